@@ -57,14 +57,14 @@ type ComplexityRoot struct {
 // region    ************************** generated!.gotpl **************************
 
 type LicenseResolver interface {
-	Versions(ctx context.Context, obj *model.License, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.License], error)
-	Changelog(ctx context.Context, obj *model.License, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *model.License, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.License], error)
+	Changelog(ctx context.Context, obj *model.License, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *model.License, fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *model.License, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
 type LicenseHistoryResolver interface {
-	Versions(ctx context.Context, obj *storage.History[*model.License], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.License], error)
-	Changelog(ctx context.Context, obj *storage.History[*model.License], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *storage.History[*model.License], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.License], error)
+	Changelog(ctx context.Context, obj *storage.History[*model.License], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *storage.History[*model.License], fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *storage.History[*model.License], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
@@ -112,14 +112,14 @@ type MutationResolver interface {
 	Commit(ctx context.Context, input storage.CommitInput[*model.ChangeInput]) (model.Result, error)
 }
 type PlatformResolver interface {
-	Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error)
-	Changelog(ctx context.Context, obj *model.Platform, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Platform], error)
+	Changelog(ctx context.Context, obj *model.Platform, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *model.Platform, fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *model.Platform, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
 type PlatformHistoryResolver interface {
-	Versions(ctx context.Context, obj *storage.History[*model.Platform], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error)
-	Changelog(ctx context.Context, obj *storage.History[*model.Platform], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *storage.History[*model.Platform], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Platform], error)
+	Changelog(ctx context.Context, obj *storage.History[*model.Platform], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *storage.History[*model.Platform], fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *storage.History[*model.Platform], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
@@ -130,14 +130,14 @@ type ProjectResolver interface {
 
 	Tags(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.Tag, error)
 
-	Versions(ctx context.Context, obj *model.Project, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Project], error)
-	Changelog(ctx context.Context, obj *model.Project, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *model.Project, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Project], error)
+	Changelog(ctx context.Context, obj *model.Project, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *model.Project, fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *model.Project, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
 type ProjectHistoryResolver interface {
-	Versions(ctx context.Context, obj *storage.History[*model.Project], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Project], error)
-	Changelog(ctx context.Context, obj *storage.History[*model.Project], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *storage.History[*model.Project], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Project], error)
+	Changelog(ctx context.Context, obj *storage.History[*model.Project], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *storage.History[*model.Project], fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *storage.History[*model.Project], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
@@ -164,7 +164,7 @@ type QueryResolver interface {
 	PlatformHistory(ctx context.Context, key string) (*storage.History[*model.Platform], error)
 	PlatformDraft(ctx context.Context, id string) (*storage.Draft[*model.Platform], error)
 	PlatformDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Platform]], error)
-	Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	ChangeGroup(ctx context.Context, id string) (*storage.ChangeGroup, error)
 }
 type SubscriptionResolver interface {
@@ -181,14 +181,14 @@ type SubscriptionResolver interface {
 type TagResolver interface {
 	RelatedTags(ctx context.Context, obj *model.Tag, asOf *driver.Instant) ([]*model.Tag, error)
 
-	Versions(ctx context.Context, obj *model.Tag, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Tag], error)
-	Changelog(ctx context.Context, obj *model.Tag, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *model.Tag, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Tag], error)
+	Changelog(ctx context.Context, obj *model.Tag, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *model.Tag, fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *model.Tag, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
 type TagHistoryResolver interface {
-	Versions(ctx context.Context, obj *storage.History[*model.Tag], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Tag], error)
-	Changelog(ctx context.Context, obj *storage.History[*model.Tag], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	Versions(ctx context.Context, obj *storage.History[*model.Tag], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Tag], error)
+	Changelog(ctx context.Context, obj *storage.History[*model.Tag], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error)
 	Blame(ctx context.Context, obj *storage.History[*model.Tag], fields []string) ([]*storage.FieldBlame, error)
 	Diff(ctx context.Context, obj *storage.History[*model.Tag], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error)
 }
@@ -6030,8 +6030,8 @@ func (ec *executionContext) _ChangeGroup_versions(ctx context.Context, field gra
 			return obj.Versions(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
-			return ec.marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[storage.AnyDocument]) graphql.Marshaler {
+			return ec.marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6074,8 +6074,8 @@ func (ec *executionContext) _ChangeGroup_changes(ctx context.Context, field grap
 			return obj.Changes(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7839,7 +7839,7 @@ func (ec *executionContext) fieldContext_DocumentDiff_jsonPatch(_ context.Contex
 	return graphql.NewScalarFieldContext("DocumentDiff", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
-func (ec *executionContext) _DocumentVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7851,8 +7851,8 @@ func (ec *executionContext) _DocumentVersionConnection_edges(ctx context.Context
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
-			return ec.marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[storage.AnyDocument]) graphql.Marshaler {
+			return ec.marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7871,7 +7871,7 @@ func (ec *executionContext) fieldContext_DocumentVersionConnection_edges(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _DocumentVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7903,7 +7903,7 @@ func (ec *executionContext) fieldContext_DocumentVersionConnection_nodes(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _DocumentVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7935,7 +7935,7 @@ func (ec *executionContext) fieldContext_DocumentVersionConnection_pageInfo(_ co
 	return fc, nil
 }
 
-func (ec *executionContext) _DocumentVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7958,7 +7958,7 @@ func (ec *executionContext) fieldContext_DocumentVersionConnection_totalCount(_ 
 	return graphql.NewScalarFieldContext("DocumentVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _DocumentVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -7981,7 +7981,7 @@ func (ec *executionContext) fieldContext_DocumentVersionEdge_cursor(_ context.Co
 	return graphql.NewScalarFieldContext("DocumentVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _DocumentVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8013,7 +8013,7 @@ func (ec *executionContext) fieldContext_DocumentVersionEdge_node(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _DocumentVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DocumentVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[storage.AnyDocument]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8224,7 +8224,7 @@ func (ec *executionContext) fieldContext_DraftSave_changes(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _DraftSaveConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8236,8 +8236,8 @@ func (ec *executionContext) _DraftSaveConnection_edges(ctx context.Context, fiel
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[*storage.DraftSave]) graphql.Marshaler {
-			return ec.marshalNDraftSaveEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*storage.DraftSave]) graphql.Marshaler {
+			return ec.marshalNDraftSaveEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -8256,7 +8256,7 @@ func (ec *executionContext) fieldContext_DraftSaveConnection_edges(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _DraftSaveConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8288,7 +8288,7 @@ func (ec *executionContext) fieldContext_DraftSaveConnection_nodes(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _DraftSaveConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8320,7 +8320,7 @@ func (ec *executionContext) fieldContext_DraftSaveConnection_pageInfo(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _DraftSaveConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8343,7 +8343,7 @@ func (ec *executionContext) fieldContext_DraftSaveConnection_totalCount(_ contex
 	return graphql.NewScalarFieldContext("DraftSaveConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _DraftSaveEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8366,7 +8366,7 @@ func (ec *executionContext) fieldContext_DraftSaveEdge_cursor(_ context.Context,
 	return graphql.NewScalarFieldContext("DraftSaveEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _DraftSaveEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*storage.DraftSave]) (ret graphql.Marshaler) {
+func (ec *executionContext) _DraftSaveEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*storage.DraftSave]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8931,7 +8931,7 @@ func (ec *executionContext) fieldContext_FieldChange_changeGroup(_ context.Conte
 	return graphql.NewScalarFieldContext("FieldChange", field, true, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _FieldChangeConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8943,8 +8943,8 @@ func (ec *executionContext) _FieldChangeConnection_edges(ctx context.Context, fi
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChangeEdge) graphql.Marshaler {
-			return ec.marshalNFieldChangeEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -8963,7 +8963,7 @@ func (ec *executionContext) fieldContext_FieldChangeConnection_edges(_ context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _FieldChangeConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -8995,7 +8995,7 @@ func (ec *executionContext) fieldContext_FieldChangeConnection_nodes(_ context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _FieldChangeConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9027,7 +9027,7 @@ func (ec *executionContext) fieldContext_FieldChangeConnection_pageInfo(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _FieldChangeConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeConnection) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9050,7 +9050,7 @@ func (ec *executionContext) fieldContext_FieldChangeConnection_totalCount(_ cont
 	return graphql.NewScalarFieldContext("FieldChangeConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _FieldChangeEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9073,7 +9073,7 @@ func (ec *executionContext) fieldContext_FieldChangeEdge_cursor(_ context.Contex
 	return graphql.NewScalarFieldContext("FieldChangeEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _FieldChangeEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChangeEdge) (ret graphql.Marshaler) {
+func (ec *executionContext) _FieldChangeEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*storage.FieldChange]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -9288,8 +9288,8 @@ func (ec *executionContext) _License_versions(ctx context.Context, field graphql
 			return ec.Resolvers.License().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.License]) graphql.Marshaler {
-			return ec.marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.License]) graphql.Marshaler {
+			return ec.marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9332,8 +9332,8 @@ func (ec *executionContext) _License_changelog(ctx context.Context, field graphq
 			return ec.Resolvers.License().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10239,8 +10239,8 @@ func (ec *executionContext) _LicenseDraft_saves(ctx context.Context, field graph
 			return obj.Saves(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
-			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
+			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10989,8 +10989,8 @@ func (ec *executionContext) _LicenseHistory_versions(ctx context.Context, field 
 			return ec.Resolvers.LicenseHistory().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.License]) graphql.Marshaler {
-			return ec.marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.License]) graphql.Marshaler {
+			return ec.marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11033,8 +11033,8 @@ func (ec *executionContext) _LicenseHistory_changelog(ctx context.Context, field
 			return ec.Resolvers.LicenseHistory().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11152,7 +11152,7 @@ func (ec *executionContext) fieldContext_LicenseHistory_diff(ctx context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _LicenseVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11164,8 +11164,8 @@ func (ec *executionContext) _LicenseVersionConnection_edges(ctx context.Context,
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[*model.License]) graphql.Marshaler {
-			return ec.marshalNLicenseVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*model.License]) graphql.Marshaler {
+			return ec.marshalNLicenseVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11184,7 +11184,7 @@ func (ec *executionContext) fieldContext_LicenseVersionConnection_edges(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _LicenseVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11216,7 +11216,7 @@ func (ec *executionContext) fieldContext_LicenseVersionConnection_nodes(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _LicenseVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11248,7 +11248,7 @@ func (ec *executionContext) fieldContext_LicenseVersionConnection_pageInfo(_ con
 	return fc, nil
 }
 
-func (ec *executionContext) _LicenseVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11271,7 +11271,7 @@ func (ec *executionContext) fieldContext_LicenseVersionConnection_totalCount(_ c
 	return graphql.NewScalarFieldContext("LicenseVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _LicenseVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11294,7 +11294,7 @@ func (ec *executionContext) fieldContext_LicenseVersionEdge_cursor(_ context.Con
 	return graphql.NewScalarFieldContext("LicenseVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _LicenseVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -11326,7 +11326,7 @@ func (ec *executionContext) fieldContext_LicenseVersionEdge_node(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _LicenseVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.License]) (ret graphql.Marshaler) {
+func (ec *executionContext) _LicenseVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13460,8 +13460,8 @@ func (ec *executionContext) _Platform_versions(ctx context.Context, field graphq
 			return ec.Resolvers.Platform().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Platform]) graphql.Marshaler {
-			return ec.marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Platform]) graphql.Marshaler {
+			return ec.marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13504,8 +13504,8 @@ func (ec *executionContext) _Platform_changelog(ctx context.Context, field graph
 			return ec.Resolvers.Platform().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -14411,8 +14411,8 @@ func (ec *executionContext) _PlatformDraft_saves(ctx context.Context, field grap
 			return obj.Saves(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
-			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
+			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15161,8 +15161,8 @@ func (ec *executionContext) _PlatformHistory_versions(ctx context.Context, field
 			return ec.Resolvers.PlatformHistory().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Platform]) graphql.Marshaler {
-			return ec.marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Platform]) graphql.Marshaler {
+			return ec.marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15205,8 +15205,8 @@ func (ec *executionContext) _PlatformHistory_changelog(ctx context.Context, fiel
 			return ec.Resolvers.PlatformHistory().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15324,7 +15324,7 @@ func (ec *executionContext) fieldContext_PlatformHistory_diff(ctx context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _PlatformVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15336,8 +15336,8 @@ func (ec *executionContext) _PlatformVersionConnection_edges(ctx context.Context
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[*model.Platform]) graphql.Marshaler {
-			return ec.marshalNPlatformVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*model.Platform]) graphql.Marshaler {
+			return ec.marshalNPlatformVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15356,7 +15356,7 @@ func (ec *executionContext) fieldContext_PlatformVersionConnection_edges(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _PlatformVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15388,7 +15388,7 @@ func (ec *executionContext) fieldContext_PlatformVersionConnection_nodes(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _PlatformVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15420,7 +15420,7 @@ func (ec *executionContext) fieldContext_PlatformVersionConnection_pageInfo(_ co
 	return fc, nil
 }
 
-func (ec *executionContext) _PlatformVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15443,7 +15443,7 @@ func (ec *executionContext) fieldContext_PlatformVersionConnection_totalCount(_ 
 	return graphql.NewScalarFieldContext("PlatformVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _PlatformVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15466,7 +15466,7 @@ func (ec *executionContext) fieldContext_PlatformVersionEdge_cursor(_ context.Co
 	return graphql.NewScalarFieldContext("PlatformVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _PlatformVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15498,7 +15498,7 @@ func (ec *executionContext) fieldContext_PlatformVersionEdge_node(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _PlatformVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Platform]) (ret graphql.Marshaler) {
+func (ec *executionContext) _PlatformVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16107,8 +16107,8 @@ func (ec *executionContext) _Project_versions(ctx context.Context, field graphql
 			return ec.Resolvers.Project().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Project]) graphql.Marshaler {
-			return ec.marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Project]) graphql.Marshaler {
+			return ec.marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16151,8 +16151,8 @@ func (ec *executionContext) _Project_changelog(ctx context.Context, field graphq
 			return ec.Resolvers.Project().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17058,8 +17058,8 @@ func (ec *executionContext) _ProjectDraft_saves(ctx context.Context, field graph
 			return obj.Saves(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
-			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
+			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17808,8 +17808,8 @@ func (ec *executionContext) _ProjectHistory_versions(ctx context.Context, field 
 			return ec.Resolvers.ProjectHistory().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Project]) graphql.Marshaler {
-			return ec.marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Project]) graphql.Marshaler {
+			return ec.marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17852,8 +17852,8 @@ func (ec *executionContext) _ProjectHistory_changelog(ctx context.Context, field
 			return ec.Resolvers.ProjectHistory().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17971,7 +17971,7 @@ func (ec *executionContext) fieldContext_ProjectHistory_diff(ctx context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _ProjectVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17983,8 +17983,8 @@ func (ec *executionContext) _ProjectVersionConnection_edges(ctx context.Context,
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[*model.Project]) graphql.Marshaler {
-			return ec.marshalNProjectVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*model.Project]) graphql.Marshaler {
+			return ec.marshalNProjectVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -18003,7 +18003,7 @@ func (ec *executionContext) fieldContext_ProjectVersionConnection_edges(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _ProjectVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18035,7 +18035,7 @@ func (ec *executionContext) fieldContext_ProjectVersionConnection_nodes(_ contex
 	return fc, nil
 }
 
-func (ec *executionContext) _ProjectVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18067,7 +18067,7 @@ func (ec *executionContext) fieldContext_ProjectVersionConnection_pageInfo(_ con
 	return fc, nil
 }
 
-func (ec *executionContext) _ProjectVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18090,7 +18090,7 @@ func (ec *executionContext) fieldContext_ProjectVersionConnection_totalCount(_ c
 	return graphql.NewScalarFieldContext("ProjectVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ProjectVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18113,7 +18113,7 @@ func (ec *executionContext) fieldContext_ProjectVersionEdge_cursor(_ context.Con
 	return graphql.NewScalarFieldContext("ProjectVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ProjectVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18145,7 +18145,7 @@ func (ec *executionContext) fieldContext_ProjectVersionEdge_node(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _ProjectVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Project]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ProjectVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -19158,8 +19158,8 @@ func (ec *executionContext) _Query_changelog(ctx context.Context, field graphql.
 			return ec.Resolvers.Query().Changelog(ctx, fc.Args["where"].(*storage.ChangelogWhere), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -20606,8 +20606,8 @@ func (ec *executionContext) _Tag_versions(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Tag().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Tag]) graphql.Marshaler {
-			return ec.marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Tag]) graphql.Marshaler {
+			return ec.marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -20650,8 +20650,8 @@ func (ec *executionContext) _Tag_changelog(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Tag().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -21557,8 +21557,8 @@ func (ec *executionContext) _TagDraft_saves(ctx context.Context, field graphql.C
 			return obj.Saves(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
-			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
+			return ec.marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22307,8 +22307,8 @@ func (ec *executionContext) _TagHistory_versions(ctx context.Context, field grap
 			return ec.Resolvers.TagHistory().Versions(ctx, obj, fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["author"].(*string), fc.Args["fields"].([]string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[*model.Tag]) graphql.Marshaler {
-			return ec.marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Tag]) graphql.Marshaler {
+			return ec.marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22351,8 +22351,8 @@ func (ec *executionContext) _TagHistory_changelog(ctx context.Context, field gra
 			return ec.Resolvers.TagHistory().Changelog(ctx, obj, fc.Args["fields"].([]string), fc.Args["author"].(*string), fc.Args["from"].(*driver.Instant), fc.Args["to"].(*driver.Instant), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
-			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22470,7 +22470,7 @@ func (ec *executionContext) fieldContext_TagHistory_diff(ctx context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _TagVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22482,8 +22482,8 @@ func (ec *executionContext) _TagVersionConnection_edges(ctx context.Context, fie
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[*model.Tag]) graphql.Marshaler {
-			return ec.marshalNTagVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.Edge[*model.Tag]) graphql.Marshaler {
+			return ec.marshalNTagVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22502,7 +22502,7 @@ func (ec *executionContext) fieldContext_TagVersionConnection_edges(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _TagVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22534,7 +22534,7 @@ func (ec *executionContext) fieldContext_TagVersionConnection_nodes(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _TagVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22566,7 +22566,7 @@ func (ec *executionContext) fieldContext_TagVersionConnection_pageInfo(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _TagVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.Connection[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22589,7 +22589,7 @@ func (ec *executionContext) fieldContext_TagVersionConnection_totalCount(_ conte
 	return graphql.NewScalarFieldContext("TagVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _TagVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22612,7 +22612,7 @@ func (ec *executionContext) fieldContext_TagVersionEdge_cursor(_ context.Context
 	return graphql.NewScalarFieldContext("TagVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _TagVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22644,7 +22644,7 @@ func (ec *executionContext) fieldContext_TagVersionEdge_node(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _TagVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[*model.Tag]) (ret graphql.Marshaler) {
+func (ec *executionContext) _TagVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Edge[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -28673,7 +28673,7 @@ func (ec *executionContext) _DocumentDiff(ctx context.Context, sel ast.Selection
 
 var documentVersionConnectionImplementors = []string{"DocumentVersionConnection"}
 
-func (ec *executionContext) _DocumentVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
+func (ec *executionContext) _DocumentVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[storage.AnyDocument]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, documentVersionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -28726,7 +28726,7 @@ func (ec *executionContext) _DocumentVersionConnection(ctx context.Context, sel 
 
 var documentVersionEdgeImplementors = []string{"DocumentVersionEdge"}
 
-func (ec *executionContext) _DocumentVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+func (ec *executionContext) _DocumentVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[storage.AnyDocument]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, documentVersionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -28875,7 +28875,7 @@ func (ec *executionContext) _DraftSave(ctx context.Context, sel ast.SelectionSet
 
 var draftSaveConnectionImplementors = []string{"DraftSaveConnection"}
 
-func (ec *executionContext) _DraftSaveConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
+func (ec *executionContext) _DraftSaveConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, draftSaveConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -28928,7 +28928,7 @@ func (ec *executionContext) _DraftSaveConnection(ctx context.Context, sel ast.Se
 
 var draftSaveEdgeImplementors = []string{"DraftSaveEdge"}
 
-func (ec *executionContext) _DraftSaveEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[*storage.DraftSave]) graphql.Marshaler {
+func (ec *executionContext) _DraftSaveEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*storage.DraftSave]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, draftSaveEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -29147,7 +29147,7 @@ func (ec *executionContext) _FieldChange(ctx context.Context, sel ast.SelectionS
 
 var fieldChangeConnectionImplementors = []string{"FieldChangeConnection"}
 
-func (ec *executionContext) _FieldChangeConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.FieldChangeConnection) graphql.Marshaler {
+func (ec *executionContext) _FieldChangeConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, fieldChangeConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -29200,7 +29200,7 @@ func (ec *executionContext) _FieldChangeConnection(ctx context.Context, sel ast.
 
 var fieldChangeEdgeImplementors = []string{"FieldChangeEdge"}
 
-func (ec *executionContext) _FieldChangeEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.FieldChangeEdge) graphql.Marshaler {
+func (ec *executionContext) _FieldChangeEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*storage.FieldChange]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, fieldChangeEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -29961,7 +29961,7 @@ func (ec *executionContext) _LicenseHistory(ctx context.Context, sel ast.Selecti
 
 var licenseVersionConnectionImplementors = []string{"LicenseVersionConnection"}
 
-func (ec *executionContext) _LicenseVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[*model.License]) graphql.Marshaler {
+func (ec *executionContext) _LicenseVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*model.License]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, licenseVersionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -30014,7 +30014,7 @@ func (ec *executionContext) _LicenseVersionConnection(ctx context.Context, sel a
 
 var licenseVersionEdgeImplementors = []string{"LicenseVersionEdge"}
 
-func (ec *executionContext) _LicenseVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[*model.License]) graphql.Marshaler {
+func (ec *executionContext) _LicenseVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*model.License]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, licenseVersionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31199,7 +31199,7 @@ func (ec *executionContext) _PlatformHistory(ctx context.Context, sel ast.Select
 
 var platformVersionConnectionImplementors = []string{"PlatformVersionConnection"}
 
-func (ec *executionContext) _PlatformVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[*model.Platform]) graphql.Marshaler {
+func (ec *executionContext) _PlatformVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*model.Platform]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, platformVersionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31252,7 +31252,7 @@ func (ec *executionContext) _PlatformVersionConnection(ctx context.Context, sel 
 
 var platformVersionEdgeImplementors = []string{"PlatformVersionEdge"}
 
-func (ec *executionContext) _PlatformVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[*model.Platform]) graphql.Marshaler {
+func (ec *executionContext) _PlatformVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*model.Platform]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, platformVersionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -32088,7 +32088,7 @@ func (ec *executionContext) _ProjectHistory(ctx context.Context, sel ast.Selecti
 
 var projectVersionConnectionImplementors = []string{"ProjectVersionConnection"}
 
-func (ec *executionContext) _ProjectVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[*model.Project]) graphql.Marshaler {
+func (ec *executionContext) _ProjectVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*model.Project]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, projectVersionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -32141,7 +32141,7 @@ func (ec *executionContext) _ProjectVersionConnection(ctx context.Context, sel a
 
 var projectVersionEdgeImplementors = []string{"ProjectVersionEdge"}
 
-func (ec *executionContext) _ProjectVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[*model.Project]) graphql.Marshaler {
+func (ec *executionContext) _ProjectVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*model.Project]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, projectVersionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33821,7 +33821,7 @@ func (ec *executionContext) _TagHistory(ctx context.Context, sel ast.SelectionSe
 
 var tagVersionConnectionImplementors = []string{"TagVersionConnection"}
 
-func (ec *executionContext) _TagVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[*model.Tag]) graphql.Marshaler {
+func (ec *executionContext) _TagVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.Connection[*model.Tag]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, tagVersionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33874,7 +33874,7 @@ func (ec *executionContext) _TagVersionConnection(ctx context.Context, sel ast.S
 
 var tagVersionEdgeImplementors = []string{"TagVersionEdge"}
 
-func (ec *executionContext) _TagVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[*model.Tag]) graphql.Marshaler {
+func (ec *executionContext) _TagVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.Edge[*model.Tag]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, tagVersionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -35134,7 +35134,7 @@ func (ec *executionContext) marshalNDocumentType2string(ctx context.Context, sel
 	return res
 }
 
-func (ec *executionContext) marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
+func (ec *executionContext) marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[storage.AnyDocument]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35144,11 +35144,11 @@ func (ec *executionContext) marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋ
 	return ec._DocumentVersionConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+func (ec *executionContext) marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[storage.AnyDocument]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -35160,7 +35160,7 @@ func (ec *executionContext) marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋaso
 	return ret
 }
 
-func (ec *executionContext) marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+func (ec *executionContext) marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[storage.AnyDocument]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35222,7 +35222,7 @@ func (ec *executionContext) marshalNDraftSave2ᚖgithubᚗcomᚋasofᚋasofᚋst
 	return ec._DraftSave(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[*storage.DraftSave]) graphql.Marshaler {
+func (ec *executionContext) marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*storage.DraftSave]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35232,11 +35232,11 @@ func (ec *executionContext) marshalNDraftSaveConnection2ᚖgithubᚗcomᚋasof�
 	return ec._DraftSaveConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNDraftSaveEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[*storage.DraftSave]) graphql.Marshaler {
+func (ec *executionContext) marshalNDraftSaveEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*storage.DraftSave]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNDraftSaveEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNDraftSaveEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -35248,7 +35248,7 @@ func (ec *executionContext) marshalNDraftSaveEdge2ᚕᚖgithubᚗcomᚋasofᚋas
 	return ret
 }
 
-func (ec *executionContext) marshalNDraftSaveEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[*storage.DraftSave]) graphql.Marshaler {
+func (ec *executionContext) marshalNDraftSaveEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*storage.DraftSave]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35327,7 +35327,7 @@ func (ec *executionContext) marshalNFieldChange2ᚖgithubᚗcomᚋasofᚋasofᚋ
 	return ec._FieldChange(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx context.Context, sel ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
+func (ec *executionContext) marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*storage.FieldChange]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35337,11 +35337,11 @@ func (ec *executionContext) marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasof
 	return ec._FieldChangeConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNFieldChangeEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.FieldChangeEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNFieldChangeEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*storage.FieldChange]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNFieldChangeEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeEdge(ctx, sel, v[i])
+		return ec.marshalNFieldChangeEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -35353,7 +35353,7 @@ func (ec *executionContext) marshalNFieldChangeEdge2ᚕᚖgithubᚗcomᚋasofᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNFieldChangeEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeEdge(ctx context.Context, sel ast.SelectionSet, v *storage.FieldChangeEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNFieldChangeEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*storage.FieldChange]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35703,7 +35703,7 @@ func (ec *executionContext) marshalNLicensePatch2map(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[*model.License]) graphql.Marshaler {
+func (ec *executionContext) marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*model.License]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -35713,11 +35713,11 @@ func (ec *executionContext) marshalNLicenseVersionConnection2ᚖgithubᚗcomᚋa
 	return ec._LicenseVersionConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNLicenseVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[*model.License]) graphql.Marshaler {
+func (ec *executionContext) marshalNLicenseVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*model.License]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNLicenseVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNLicenseVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -35729,7 +35729,7 @@ func (ec *executionContext) marshalNLicenseVersionEdge2ᚕᚖgithubᚗcomᚋasof
 	return ret
 }
 
-func (ec *executionContext) marshalNLicenseVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[*model.License]) graphql.Marshaler {
+func (ec *executionContext) marshalNLicenseVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*model.License]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36036,7 +36036,7 @@ func (ec *executionContext) marshalNPlatformPatch2map(ctx context.Context, sel a
 	return res
 }
 
-func (ec *executionContext) marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[*model.Platform]) graphql.Marshaler {
+func (ec *executionContext) marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*model.Platform]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36046,11 +36046,11 @@ func (ec *executionContext) marshalNPlatformVersionConnection2ᚖgithubᚗcomᚋ
 	return ec._PlatformVersionConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPlatformVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[*model.Platform]) graphql.Marshaler {
+func (ec *executionContext) marshalNPlatformVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*model.Platform]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPlatformVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNPlatformVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -36062,7 +36062,7 @@ func (ec *executionContext) marshalNPlatformVersionEdge2ᚕᚖgithubᚗcomᚋaso
 	return ret
 }
 
-func (ec *executionContext) marshalNPlatformVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[*model.Platform]) graphql.Marshaler {
+func (ec *executionContext) marshalNPlatformVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*model.Platform]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36297,7 +36297,7 @@ func (ec *executionContext) marshalNProjectPatch2map(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[*model.Project]) graphql.Marshaler {
+func (ec *executionContext) marshalNProjectVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*model.Project]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36307,11 +36307,11 @@ func (ec *executionContext) marshalNProjectVersionConnection2ᚖgithubᚗcomᚋa
 	return ec._ProjectVersionConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNProjectVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[*model.Project]) graphql.Marshaler {
+func (ec *executionContext) marshalNProjectVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*model.Project]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNProjectVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNProjectVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -36323,7 +36323,7 @@ func (ec *executionContext) marshalNProjectVersionEdge2ᚕᚖgithubᚗcomᚋasof
 	return ret
 }
 
-func (ec *executionContext) marshalNProjectVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[*model.Project]) graphql.Marshaler {
+func (ec *executionContext) marshalNProjectVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*model.Project]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36806,7 +36806,7 @@ func (ec *executionContext) marshalNTagPatch2map(ctx context.Context, sel ast.Se
 	return res
 }
 
-func (ec *executionContext) marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[*model.Tag]) graphql.Marshaler {
+func (ec *executionContext) marshalNTagVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐConnection(ctx context.Context, sel ast.SelectionSet, v *storage.Connection[*model.Tag]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -36816,11 +36816,11 @@ func (ec *executionContext) marshalNTagVersionConnection2ᚖgithubᚗcomᚋasof�
 	return ec._TagVersionConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNTagVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[*model.Tag]) graphql.Marshaler {
+func (ec *executionContext) marshalNTagVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.Edge[*model.Tag]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNTagVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+		return ec.marshalNTagVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -36832,7 +36832,7 @@ func (ec *executionContext) marshalNTagVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋa
 	return ret
 }
 
-func (ec *executionContext) marshalNTagVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[*model.Tag]) graphql.Marshaler {
+func (ec *executionContext) marshalNTagVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEdge(ctx context.Context, sel ast.SelectionSet, v *storage.Edge[*model.Tag]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -13,12 +13,12 @@ import (
 )
 
 // Versions resolves License.versions.
-func (r *licenseResolver) Versions(ctx context.Context, obj *model.License, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.License], error) {
+func (r *licenseResolver) Versions(ctx context.Context, obj *model.License, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.License], error) {
 	return r.collections.Licenses.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves License.changelog.
-func (r *licenseResolver) Changelog(ctx context.Context, obj *model.License, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *licenseResolver) Changelog(ctx context.Context, obj *model.License, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
@@ -33,12 +33,12 @@ func (r *licenseResolver) Diff(ctx context.Context, obj *model.License, from sto
 }
 
 // Versions resolves LicenseHistory.versions.
-func (r *licenseHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.License], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.License], error) {
+func (r *licenseHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.License], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.License], error) {
 	return r.collections.Licenses.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves LicenseHistory.changelog.
-func (r *licenseHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.License], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *licenseHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.License], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
@@ -258,12 +258,12 @@ func (r *mutationResolver) Commit(ctx context.Context, input storage.CommitInput
 }
 
 // Versions resolves Platform.versions.
-func (r *platformResolver) Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error) {
+func (r *platformResolver) Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Platform], error) {
 	return r.collections.Platforms.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Platform.changelog.
-func (r *platformResolver) Changelog(ctx context.Context, obj *model.Platform, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *platformResolver) Changelog(ctx context.Context, obj *model.Platform, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
@@ -278,12 +278,12 @@ func (r *platformResolver) Diff(ctx context.Context, obj *model.Platform, from s
 }
 
 // Versions resolves PlatformHistory.versions.
-func (r *platformHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Platform], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error) {
+func (r *platformHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Platform], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Platform], error) {
 	return r.collections.Platforms.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves PlatformHistory.changelog.
-func (r *platformHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Platform], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *platformHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Platform], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
@@ -313,12 +313,12 @@ func (r *projectResolver) Tags(ctx context.Context, obj *model.Project, asOf *dr
 }
 
 // Versions resolves Project.versions.
-func (r *projectResolver) Versions(ctx context.Context, obj *model.Project, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Project], error) {
+func (r *projectResolver) Versions(ctx context.Context, obj *model.Project, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Project], error) {
 	return r.collections.Projects.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Project.changelog.
-func (r *projectResolver) Changelog(ctx context.Context, obj *model.Project, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *projectResolver) Changelog(ctx context.Context, obj *model.Project, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
@@ -333,12 +333,12 @@ func (r *projectResolver) Diff(ctx context.Context, obj *model.Project, from sto
 }
 
 // Versions resolves ProjectHistory.versions.
-func (r *projectHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Project], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Project], error) {
+func (r *projectHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Project], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Project], error) {
 	return r.collections.Projects.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves ProjectHistory.changelog.
-func (r *projectHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Project], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *projectHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Project], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
@@ -463,7 +463,7 @@ func (r *queryResolver) PlatformDrafts(ctx context.Context, where map[string]any
 }
 
 // Changelog resolves Query.changelog.
-func (r *queryResolver) Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *queryResolver) Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.Changelog(ctx, where, first, after, last, before)
 }
 
@@ -523,12 +523,12 @@ func (r *tagResolver) RelatedTags(ctx context.Context, obj *model.Tag, asOf *dri
 }
 
 // Versions resolves Tag.versions.
-func (r *tagResolver) Versions(ctx context.Context, obj *model.Tag, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Tag], error) {
+func (r *tagResolver) Versions(ctx context.Context, obj *model.Tag, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Tag], error) {
 	return r.collections.Tags.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Tag.changelog.
-func (r *tagResolver) Changelog(ctx context.Context, obj *model.Tag, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *tagResolver) Changelog(ctx context.Context, obj *model.Tag, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
@@ -543,12 +543,12 @@ func (r *tagResolver) Diff(ctx context.Context, obj *model.Tag, from storage.Ver
 }
 
 // Versions resolves TagHistory.versions.
-func (r *tagHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Tag], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Tag], error) {
+func (r *tagHistoryResolver) Versions(ctx context.Context, obj *storage.History[*model.Tag], from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.Connection[*model.Tag], error) {
 	return r.collections.Tags.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves TagHistory.changelog.
-func (r *tagHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Tag], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
+func (r *tagHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Tag], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.FieldChange], error) {
 	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 

@@ -129,15 +129,10 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 	if err != nil {
 		return nil, err
 	}
-	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: p.info(more), count: count}
-	if n := len(items); n > 0 {
-		conn.PageInfo.start, conn.PageInfo.end = items[0].cursor, items[n-1].cursor
-	}
-	for i, it := range items {
-		conn.Nodes[i] = l.store.fieldChange(it.t, it.Change, it.version, l.seen)
-		conn.Edges[i] = &FieldChangeEdge{Node: conn.Nodes[i], cursor: it.cursor}
-	}
-	return conn, nil
+	return connection(len(items), p.info(more), count, func(place int) string { return items[place].cursor() }, func(place int) *FieldChange {
+		it := &items[place]
+		return l.store.fieldChange(it.t, it.Change, it.version, l.seen)
+	}), nil
 }
 
 // changeItem is a change in a page, or a version.
@@ -317,10 +312,7 @@ func (l *changelog) between(at string, from, to *driver.Instant) (empty bool, er
 }
 
 func emptyChanges(p paging) *FieldChangeConnection {
-	return &FieldChangeConnection{
-		Edges: []*FieldChangeEdge{}, Nodes: []*FieldChange{}, PageInfo: p.info(false),
-		count: func(context.Context) (int, error) { return 0, nil },
-	}
+	return connection[*FieldChange](0, p.info(false), known(0), nil, nil)
 }
 
 // Changelog returns a page of the changes of all documents, newest version

@@ -91,17 +91,14 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, 
 			return nil, err
 		}
 	}
-	over := &overlap{store: s, t: t, base: base, cur: cur}
-	if err := over.since(ctx); err != nil {
+	over, again, err := s.overlap(ctx, t, base, cur, after, patch)
+	if err != nil {
 		return nil, err
 	}
-	if k.overlapping, err = over.paths(ctx, after, patch); err != nil {
-		return nil, err
-	}
-	if over.again {
+	if k.overlapping = over; again {
 		k.message += ", and was deleted and created again in between"
 	}
-	k.mergeable = fits && len(k.overlapping) == 0 && !over.again
+	k.mergeable = fits && len(over) == 0 && !again
 	return k, nil
 }
 
@@ -189,116 +186,68 @@ func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *dri
 // a field was changed; beyond it the part counts as changed if the field was.
 const maxCompared = 1000
 
-// overlap is a patch on a base that others have written after.
-type overlap struct {
-	store     *Store
-	t         *record.Type
-	base, cur *driver.Version // both are there, cur is live
-	// again says that the document was deleted and created again in between: it
-	// is another one, and everything overlaps.
-	again bool
-	// changed are the stored names of the fields that any version in between
-	// changed, also where a later one put back what was there.
-	changed map[string]bool
-}
-
-// since reads what happened between the versions.
-func (o *overlap) since(ctx context.Context) error {
-	if o.cur.Number == o.base.Number+1 {
-		return nil // the difference tells it all
-	}
-	o.changed = map[string]bool{}
-	q := o.log()
-	q.Fields = []string{}
-	for v, err := range o.store.readLog(ctx, q) {
-		if err != nil {
-			return err
-		}
-		o.again = o.again || v.Deleted
-		for _, name := range v.Changed {
-			o.changed[name] = true
-		}
-	}
-	return nil
-}
-
-func (o *overlap) log() *driver.LogQuery {
-	return logOf(o.t, o.cur.Key, o.base.Number+1, o.cur.Number)
-}
-
-// paths returns the paths of the patch that were changed since the base, and
-// whose values are not what the patch sets. After is what the patch would make
-// of the current document.
-func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any) ([]string, error) {
-	all := record.PatchPaths(o.t.Object, patch, "")
-	if o.again {
-		return append([]string{}, all...), nil
-	}
-	net := touchedBy(all, o.t.Object.Changes(dataOf(o.base), dataOf(o.cur)))
-	visibleNow, visibleAfter := o.t.Object.Visible(o.cur.Data), o.t.Object.Visible(after)
-	out := []string{}
-	var parts []string // of changed fields
-	for _, path := range all {
+// overlap returns the paths of a patch that any version changed after the base, also where a later
+// one put back what was there, and whose values are not what the patch sets: after is what that would
+// make of the current document, which is there, as the base is. Where the document was deleted and
+// created again in between, it is another one, and everything overlaps.
+func (s *Store) overlap(ctx context.Context, t *record.Type, base, cur *driver.Version, after []byte, patch map[string]any) (out []string, again bool, err error) {
+	all := record.PatchPaths(t.Object, patch, "")
+	q := logOf(t, cur.Key, base.Number+1, cur.Number)
+	q.Backward, q.Fields = true, []string{}
+	fields := make([]*record.Field, len(all))
+	for i, path := range all {
 		names, _ := diff.Split(path)
-		a, b := rawjson.Find(visibleNow, names), rawjson.Find(visibleAfter, names)
-		if (a == nil) == (b == nil) && (a == nil || normal.Equal(a, b)) {
-			continue
-		}
-		f := o.t.Object.Field(names[0])
-		switch {
-		case net[path]:
-			out = append(out, path)
-		case !o.changed[f.Stored]:
-		case f.Kind != record.KindObject:
-			out = append(out, path)
-		default:
-			parts = append(parts, path)
+		if fields[i] = t.Object.Field(names[0]); fields[i].Kind == record.KindObject && !slices.Contains(q.Fields, fields[i].Stored) {
+			q.Fields = append(q.Fields, fields[i].Stored) // versions are compared for their parts
 		}
 	}
-	touched, err := o.parts(ctx, parts)
-	if err != nil {
-		return nil, err
-	}
-	out = append(out, touched...)
-	slices.Sort(out)
-	return out, nil
-}
-
-// parts returns those of some paths, of fields that were changed, which any
-// version changed.
-func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	q := o.log()
-	q.Backward = true
-	for _, path := range paths {
-		names, _ := diff.Split(path)
-		if stored := o.t.Object.Field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
-			q.Hints.Changed = append(q.Hints.Changed, stored)
-		}
-	}
-	var found []string
-	compared := 0
-	for e, err := range o.store.entries(ctx, q) {
-		if err != nil {
-			return nil, err
-		}
-		if compared++; compared > maxCompared {
-			return append(found, paths...), nil
-		}
-		touched := touchedBy(paths, o.t.Object.Changes(dataOf(e.before), dataOf(e.version)))
-		paths = slices.DeleteFunc(paths, func(path string) bool {
-			if touched[path] {
-				found = append(found, path)
+	touched, compared := make([]bool, len(all)), 0
+	next := cur.Number == base.Number+1 // all of both is here
+	look := func(e entry) {
+		again = again || e.version.Deleted
+		var parts []string
+		for i, path := range all {
+			switch {
+			case touched[i] || !e.begins() && !slices.Contains(e.version.Changed, fields[i].Stored):
+			case (next || fields[i].Kind == record.KindObject) && !e.begins() && compared < maxCompared:
+				parts = append(parts, path)
+			default:
+				touched[i] = true
 			}
-			return touched[path]
-		})
-		if len(paths) == 0 {
-			break
+		}
+		if len(parts) == 0 {
+			return
+		}
+		compared++
+		found := touchedBy(parts, t.Object.Changes(dataOf(e.before), dataOf(e.version)))
+		for i, path := range all {
+			touched[i] = touched[i] || found[path]
 		}
 	}
-	return found, nil
+	if next {
+		look(entry{cur, base})
+	} else {
+		for e, err := range s.entries(ctx, q) {
+			if err != nil {
+				return nil, false, err
+			}
+			look(e)
+		}
+	}
+	if again {
+		return append([]string{}, all...), true, nil
+	}
+	now, then := t.Object.Visible(cur.Data), t.Object.Visible(after)
+	out = []string{}
+	for i, path := range all {
+		names, _ := diff.Split(path)
+		a, b := rawjson.Find(now, names), rawjson.Find(then, names)
+		if touched[i] && ((a == nil) != (b == nil) || a != nil && !normal.Equal(a, b)) {
+			out = append(out, path)
+		}
+	}
+	slices.Sort(out)
+	return out, false, nil
 }
 
 // touchedBy returns those of some paths that a change is at, in, or around.

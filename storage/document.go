@@ -206,11 +206,11 @@ func parseID(id string) (typeName, key string, number int64, err error) {
 type Object struct {
 	doc *Document
 	typ *record.ObjectType
-	// chain are the fields that lead from the document to the object.
-	chain []int
-	raw   []byte
-	// spans say where each field's value lies in raw, where that was known when
-	// the object was made; otherwise it is found out when it is needed.
+	raw []byte
+	// in is the object whose field the object is, or an element of; nil for the document.
+	in    *Object
+	field int
+	// spans say where each field's value lies in raw; of a document that is found out when it is needed.
 	spans []record.Span
 	found atomic.Pointer[[]record.Span]
 }
@@ -220,17 +220,12 @@ func (o *Object) index() []record.Span {
 	if o.spans != nil {
 		return o.spans
 	}
-	if found := o.found.Load(); found != nil {
-		return *found
-	}
-	var found []record.Span
-	if o == &o.doc.Object {
+	found := o.found.Load()
+	if found == nil {
 		found = o.doc.indexNoted()
-	} else {
-		found = record.Index(o.typ, o.raw)
+		o.found.Store(found)
 	}
-	o.found.Store(&found)
-	return found
+	return *found
 }
 
 // stored returns the value as it is in the document; nil when missing.
@@ -302,25 +297,9 @@ func (o *Object) Objects(i int) ([]*Object, error) {
 	return list(o, i, func(raw []byte) (*Object, error) { return o.child(i, raw) })
 }
 
-// Nested is Object for callers that look at one nested object after another:
-// into, which is theirs alone, becomes the nested object. It returns false for
-// null.
-func (o *Object) Nested(into *Object, i int) (bool, error) {
-	raw := o.value(i)
-	switch {
-	case raw == nil:
-		return false, o.absent(i)
-	case raw[0] != '{':
-		return false, o.mistyped(i, raw)
-	}
-	o.turn(into, i, raw)
-	return true, nil
-}
-
-// EachNested is Objects in the same way: fn is called with each object of the
-// list, nil for null, unless there is an error in the list. It returns false for
-// null.
-func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error) {
+// EachObject calls fn with each object of the list that Objects reads, nil for null, unless there is an
+// error in the list. It returns false where the field reads as null.
+func (o *Object) EachObject(i int, fn func(*Object)) (bool, error) {
 	isList, err := o.elements(i, func(raw []byte) error {
 		if len(raw) > 0 && raw[0] != '{' {
 			return o.mistyped(i, raw)
@@ -335,33 +314,20 @@ func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error)
 			fn(nil)
 			return nil
 		}
-		o.turn(into, i, raw)
-		fn(into)
-		return nil
+		child, err := o.child(i, raw)
+		if err == nil {
+			fn(child)
+		}
+		return err
 	})
-}
-
-// Forget drops what a nested object is a view of, and keeps its memory for the
-// next.
-func (o *Object) Forget() { o.doc, o.typ, o.raw = nil, nil, nil }
-
-// turn makes a view of an object nested in o, reusing another's memory.
-func (o *Object) turn(into *Object, i int, raw []byte) {
-	t := o.typ.Fields[i].Object
-	into.doc, into.typ, into.raw = o.doc, t, raw
-	into.chain = append(append(into.chain[:0], o.chain...), i)
-	n := len(t.Fields)
-	into.spans = slices.Grow(into.spans[:0], n)[:n]
-	clear(into.spans)
-	record.IndexInto(into.spans, t, raw)
 }
 
 func (o *Object) child(i int, raw []byte) (*Object, error) {
 	if raw[0] != '{' {
 		return nil, o.mistyped(i, raw)
 	}
-	chain := append(slices.Clip(o.chain), i)
-	return &Object{doc: o.doc, typ: o.typ.Fields[i].Object, chain: chain, raw: raw}, nil
+	t := o.typ.Fields[i].Object
+	return &Object{doc: o.doc, typ: t, raw: raw, in: o, field: i, spans: record.Index(t, raw)}, nil
 }
 
 // longList is the length of a list in bytes from which on its elements are counted first.
@@ -403,15 +369,11 @@ func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err 
 
 // fieldPath says where a field lies in the document.
 func (o *Object) fieldPath(field int) string {
-	var path strings.Builder
-	t := o.doc.typ
-	for _, i := range o.chain {
-		path.WriteString(t.Fields[i].Name)
-		path.WriteByte('.')
-		t = t.Fields[i].Object
+	name := o.typ.Fields[field].Name
+	if o.in == nil {
+		return name
 	}
-	path.WriteString(t.Fields[field].Name)
-	return path.String()
+	return o.in.fieldPath(o.field) + "." + name
 }
 
 // noted is what is kept beside a version that the engine returns more than once:
@@ -424,37 +386,17 @@ type noted struct {
 
 // indexNoted finds the document's declared members: once for all who read the
 // version, where the engine keeps it.
-func (d *Document) indexNoted() []record.Span {
+func (d *Document) indexNoted() *[]record.Span {
 	if d.v.Notes == nil || len(d.raw) == 0 {
-		return record.Index(d.typ, d.raw)
+		spans := record.Index(d.typ, d.raw)
+		return &spans
 	}
 	if n, ok := d.v.Notes.Get().(*noted); ok && n.typ == d.typ && n.data == &d.raw[0] {
-		return n.spans
+		return &n.spans
 	}
-	spans := record.Index(d.typ, d.raw)
-	d.v.Notes.Keep(&noted{d.typ, &d.raw[0], spans})
-	return spans
-}
-
-// indexTogether indexes documents of one type that were read together and are
-// about to be looked at, some of which may be nil: those whose engine keeps none
-// of them in one allocation. Nobody else has the documents yet.
-func indexTogether(t *record.Type, docs ...*Document) {
-	var spans []record.Span
-	fields := len(t.Object.Fields)
-	for i, d := range docs {
-		switch {
-		case d == nil:
-		case d.v.Notes != nil:
-			d.spans = d.indexNoted()
-		default:
-			if spans == nil {
-				spans = make([]record.Span, (len(docs)-i)*fields)
-			}
-			d.spans, spans = spans[:fields:fields], spans[fields:]
-			record.IndexInto(d.spans, t.Object, d.raw)
-		}
-	}
+	n := &noted{d.typ, &d.raw[0], record.Index(d.typ, d.raw)}
+	d.v.Notes.Keep(n)
+	return &n.spans
 }
 
 // RawField returns the field's value as JSON text ready to be copied into an

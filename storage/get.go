@@ -1,16 +1,13 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"slices"
-	"sync/atomic"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
-	"github.com/asof/asof/storage/seal"
 )
 
 // Get returns the document with a key: as it is now, as it was at an instant,
@@ -44,7 +41,7 @@ func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *
 		if err != nil || v == nil || v.Deleted {
 			return nil, err
 		}
-		return indexed(s.newDocument(t, v, v.RecordedAt, now, true), fields), nil
+		return s.newDocument(t, v, v.RecordedAt, now, true), nil
 	}
 	at := op.begin
 	if asOf != nil {
@@ -57,15 +54,7 @@ func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
-	return indexed(s.newDocument(t, v, at, at, asOf != nil), fields), nil
-}
-
-// indexed indexes a document that was read for some of its fields.
-func indexed(d *Document, fields []string) *Document {
-	if len(fields) > 0 {
-		indexTogether(d.t, d)
-	}
-	return d
+	return s.newDocument(t, v, at, at, asOf != nil), nil
 }
 
 // numbered returns a version by its number; nil for an unknown key. A version
@@ -136,9 +125,6 @@ func (s *Store) GetKeys(ctx context.Context, t *record.Type, refs []KeyAt, field
 			docs[i].failed = failed[i]
 		}
 	}
-	if len(fields) > 0 {
-		indexTogether(t, docs...)
-	}
 	inBatch(docs)
 	return docs, nil
 }
@@ -205,7 +191,8 @@ type ElementError struct {
 }
 
 // Nodes returns the documents with the given ids, in their order, nil where one
-// does not exist. It reads each collection once. An id that is malformed, or
+// does not exist. It reads each collection once, and once more for each deletion and for each
+// version that there is not. An id that is malformed, or
 // names a type or a version that there is not, spoils no other: its errors are
 // returned in the order of the ids.
 func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, []ElementError, error) {
@@ -292,93 +279,145 @@ func (s *Store) byID(ctx context.Context, t *record.Type, ref driver.Ref, now dr
 	return d, nil
 }
 
-// VerifyReads returns an engine of which one in so many reads is verified: 1 is each. The versions
-// that it returns are then read again, with those before them, and the read fails with CodeInternal where
-// one is not as it was sealed.
-func VerifyReads(engine driver.Engine, every int64) driver.Engine {
-	return &verifying{Engine: engine, every: every}
-}
+// moreVersions is how many times as many versions are asked for where those before
+// were too few.
+const moreVersions = 4
 
-type verifying struct {
-	driver.Engine
-	every int64
-	reads atomic.Int64
-}
-
-// Unwrap is for driver.As.
-func (e *verifying) Unwrap() driver.Engine { return e.Engine }
-
-func (e *verifying) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	vs, err := e.Engine.Get(ctx, collection, refs, fields)
-	if err == nil {
-		err = e.verify(ctx, vs...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return vs, nil
-}
-
-func (e *verifying) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	vs, err := e.Engine.Query(ctx, q)
-	if err == nil {
-		err = e.verify(ctx, vs...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return vs, nil
-}
-
-func (e *verifying) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+// readLog reads what a query selects, without pruned versions where it does not ask for
+// them. It checks the hints, which an engine may ignore;
+// where that leaves too few versions, it asks for more. Its errors are *Error. One beside a version is of that
+// alone (see isUnreadable), and what follows on it can be read; any other is the last.
+func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
-		for v, err := range e.Engine.Log(ctx, q) {
-			if err == nil {
-				if err = e.verify(ctx, v); err != nil {
-					v = nil
+		asked, found := *q, 0
+		for {
+			var last *driver.Version
+			n := 0
+			for v, err := range s.engine.Log(ctx, &asked) {
+				if err == nil {
+					err = ended(ctx)
+				}
+				if err != nil && !isUnreadable(err) {
+					yield(nil, fromDriver(ctx, err))
+					return
+				}
+				n, last = n+1, v
+				if !q.Hints.Hold(v) || v.Op == driver.OpPruned && len(q.Hints.Ops) == 0 {
+					continue
+				}
+				lists(ctx, v)
+				if found++; !yield(v, fromDriver(ctx, err)) || found == q.Limit {
+					return
 				}
 			}
-			if !yield(v, err) || err != nil {
+			if q.Limit == 0 || n < asked.Limit {
 				return
 			}
+			after := last.Position()
+			asked.After, asked.Limit = &after, moreVersions*asked.Limit
 		}
 	}
 }
 
-// verify verifies versions of one collection, where it is their turn. Nil, and what has no seal,
-// which asof check reports, is left out.
-func (e *verifying) verify(ctx context.Context, vs ...*driver.Version) error {
-	if e.reads.Add(1)%e.every != 0 {
-		return nil
-	}
-	var refs []driver.Ref
-	var read []*driver.Version
-	for _, v := range vs {
-		if v != nil && v.Seal != nil {
-			refs = append(refs, driver.Ref{Key: v.Key, Number: v.Number}, driver.Ref{Key: v.Key, Number: max(1, v.Number-1)})
-			read = append(read, v)
-		}
-	}
-	if len(read) == 0 {
-		return nil
-	}
-	found, err := e.Engine.Get(ctx, read[0].Collection, refs, nil)
-	if err != nil {
-		return err
-	}
-	for i, v := range read {
-		is, previous := found[2*i], found[2*i+1]
-		wrong := is == nil || previous == nil || !bytes.Equal(seal.Hash(is.Seal), seal.Hash(v.Seal))
-		if !wrong {
-			before := previous.Seal
-			if v.Number == 1 {
-				before = nil
+// logOf is the log of a document between two numbers, both included.
+func logOf(t *record.Type, key string, first, last int64) *driver.LogQuery {
+	return &driver.LogQuery{Collections: []string{t.Collection}, Keys: []string{key}, FromNumber: first, ToNumber: last + 1}
+}
+
+// entry is a version of a log with the one before it, nil for a document's first.
+type entry struct{ version, before *driver.Version }
+
+// begins reports whether what is before the version was pruned, so that nobody knows what it
+// changed.
+func (e entry) begins() bool { return e.before != nil && e.before.Op == driver.OpPruned }
+
+// How many versions are read before those before them are, at first and at most, and after how many bytes.
+const (
+	firstEntries = 2
+	mostEntries  = 128
+	entryBytes   = 4 << 20
+)
+
+// entries is readLog with the version before each: the one beside it in the log, where that is the one, and else
+// one that is read by number, those of many entries at once.
+func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		var read []*driver.Version
+		previous := 0 // of read: it was yielded, and may be before the next one
+		flush := func(end int) bool {
+			list, err := s.withBefore(ctx, q, read, previous, end)
+			if err != nil {
+				yield(entry{}, err)
+				return false
 			}
-			wrong = seal.Verify(before, is) != nil
+			for _, e := range list {
+				if err := ended(ctx); err != nil { // what is made of each takes time
+					yield(entry{}, err)
+					return false
+				}
+				if !yield(e, nil) {
+					return false
+				}
+			}
+			previous = min(1, end)
+			read = append(read[:0], read[end-previous:]...)
+			return true
 		}
-		if wrong {
-			return driver.Errorf(driver.CodeInternal, "%s %q: version %d is not as it was sealed; asof check finds all that are not", v.Collection, v.Key, v.Number)
+		most, size := firstEntries, 0
+		if q.Limit > 0 {
+			most = min(q.Limit, mostEntries)
+		}
+		for v, err := range s.readLog(ctx, q) {
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			read = append(read, v)
+			if size += v.Size(); len(read)-previous < most && size < entryBytes {
+				continue
+			}
+			end := len(read)
+			if end-previous > 1 && q.Backward && len(q.Keys) == 1 {
+				end-- // what is before the last one probably comes next
+			}
+			if !flush(end) {
+				return
+			}
+			most, size = min(2*most, mostEntries), 0
+		}
+		flush(len(read))
+	}
+}
+
+// withBefore returns versions of a log, from one place to another, with those before them.
+func (s *Store) withBefore(ctx context.Context, q *driver.LogQuery, read []*driver.Version, from, to int) ([]entry, error) {
+	list := make([]entry, 0, to-from)
+	refs, places := map[string][]driver.Ref{}, map[string][]int{}
+	for i := from; i < to; i++ {
+		v, beside := read[i], i-1
+		if q.Backward {
+			beside = i + 1
+		}
+		e := entry{version: v}
+		if 0 <= beside && beside < len(read) && read[beside].Collection == v.Collection && read[beside].Key == v.Key && read[beside].Number == v.Number-1 {
+			e.before = read[beside]
+		} else if v.Number > 1 {
+			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
+			places[v.Collection] = append(places[v.Collection], len(list))
+		}
+		list = append(list, e)
+	}
+	for collection, rs := range refs {
+		vs, err := s.engine.Get(ctx, collection, rs, q.Fields)
+		if err != nil {
+			return nil, fromDriver(ctx, err)
+		}
+		for i, v := range vs {
+			if v == nil {
+				return nil, fromDriver(ctx, driver.Errorf(driver.CodeInternal, "%s %q: version %d is missing in the middle of its history", collection, rs[i].Key, rs[i].Number))
+			}
+			list[places[collection][i]].before = v
 		}
 	}
-	return nil
+	return list, nil
 }

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"sync"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
@@ -16,44 +15,49 @@ import (
 // names the version that is refused: by the engine, or because it deletes a
 // document that never existed.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	if err := s.PrepareLoad(ctx, vs); err != nil {
+	if err := s.NewLoading().Prepare(ctx, vs); err != nil {
 		return driver.LoadResult{}, err
 	}
 	return s.LoadPrepared(ctx, vs)
 }
 
-// PrepareLoad does the first half of Load: it fills Op and Changed. Batches are
-// prepared in the order in which they are loaded, by one goroutine; while one
-// is prepared, the one before it may still be on its way into the engine, and
-// if that fails, what was prepared meanwhile must be prepared again.
-func (s *Store) PrepareLoad(ctx context.Context, vs []driver.Version) error {
-	s.loaded.begin()
-	err := s.fillChanged(ctx, vs)
-	if err != nil {
-		s.loaded.fail()
-	}
-	return err
+// Loading prepares batch after batch for being loaded, while nobody else writes their documents. It holds
+// the last states that it prepared, so that it need not read back what was just
+// written, nor wait until it is written. It forgets by generations: what the last batch
+// has is in one of the two, whatever the sizes. It is for one goroutine.
+type Loading struct {
+	store *Store
+	docs  map[loadKey]loadState // this generation
+	bytes int                   // of its data
+	older map[loadKey]loadState // the one before
 }
 
-// DropPrepared says that what was prepared since the last LoadPrepared will not
-// be loaded.
-func (s *Store) DropPrepared() { s.loaded.fail() }
+// NewLoading returns one that knows no documents.
+func (s *Store) NewLoading() *Loading { return &Loading{store: s, docs: map[loadKey]loadState{}} }
 
-// LoadPrepared does the second half of Load: it gives the engine what
-// PrepareLoad has prepared.
+// Prepare does the first half of Load: it fills Op and Changed. Batches are
+// prepared in the order in which they are loaded; while one
+// is prepared, the one before it may still be on its way into the engine. If that fails,
+// what was prepared meanwhile has to be prepared again, by another Loading.
+func (l *Loading) Prepare(ctx context.Context, vs []driver.Version) error {
+	if l.bytes > maxLoaded {
+		l.docs, l.older, l.bytes = map[loadKey]loadState{}, l.docs, 0
+	}
+	if err := l.readPrevious(ctx, vs); err != nil {
+		return err
+	}
+	return l.fillChanged(ctx, vs)
+}
+
+// LoadPrepared does the second half of Load: it gives the engine what was prepared.
 func (s *Store) LoadPrepared(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	res, err := s.all.Load(ctx, vs)
 	s.feed.wake()
-	if err != nil {
-		s.loaded.fail()
-	}
 	return res, err
 }
 
-func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
-	if err := s.readPrevious(ctx, vs); err != nil {
-		return err
-	}
+func (l *Loading) fillChanged(ctx context.Context, vs []driver.Version) error {
+	s := l.store
 	pruned, err := s.prunedNow(ctx, vs)
 	if err != nil {
 		return err
@@ -64,7 +68,7 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Op == 0 {
 			v.Op = driver.OpImport
 		}
-		before := s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt, data: v.Data, existed: true, pruned: pruned[v], erased: seal.Erased(v.Seal)})
+		before := l.swap(v, loadState{at: v.RecordedAt, data: v.Data, existed: true, pruned: pruned[v], erased: seal.Erased(v.Seal)})
 		if before.pruned {
 			horizons[v.Collection] = max(horizons[v.Collection], v.RecordedAt)
 		}
@@ -111,44 +115,32 @@ func (s *Store) prunedNow(ctx context.Context, vs []driver.Version) (map[*driver
 
 // readPrevious reads the states before the first versions of those documents
 // that the cache does not know, one read for each collection.
-func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
+func (l *Loading) readPrevious(ctx context.Context, vs []driver.Version) error {
 	refs := map[string][]driver.Ref{}
 	for i := range vs {
 		v := &vs[i]
-		if !s.loaded.knows(v.Collection, v.Key, v.RecordedAt) {
+		if state, ok := l.get(loadKey{v.Collection, v.Key}); !ok || state.at >= v.RecordedAt {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, At: v.RecordedAt - 1})
-			s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt - 1}) // asked for once
+			l.docs[loadKey{v.Collection, v.Key}] = loadState{at: v.RecordedAt - 1} // asked for once
 		}
 	}
 	for collection, rs := range refs {
-		if s.byCollection[collection] == nil {
+		if l.store.byCollection[collection] == nil {
 			continue // the engine refuses it
 		}
-		before, err := s.all.Get(ctx, collection, rs, nil)
+		before, err := l.store.all.Get(ctx, collection, rs, nil)
 		if err != nil {
 			return err
 		}
 		for i, v := range before {
-			s.loaded.swap(collection, rs[i].Key, loadState{at: rs[i].At, data: dataOf(v), existed: v != nil, pruned: v != nil && v.Op == driver.OpPruned, erased: v != nil && seal.Erased(v.Seal)})
+			l.put(loadKey{collection, rs[i].Key}, loadState{at: rs[i].At, data: dataOf(v), existed: v != nil, pruned: v != nil && v.Op == driver.OpPruned, erased: v != nil && seal.Erased(v.Seal)})
 		}
 	}
 	return nil
 }
 
-// maxLoaded bounds each of the two generations of a loadCache, in bytes.
+// maxLoaded bounds each of the two generations of a Loading, in bytes.
 const maxLoaded = 32 << 20
-
-// loadCache holds the last states that were loaded, so that an import need not
-// read back what it has just written, nor wait until it is written. It forgets
-// by generations: what the last batch loaded is in one of the two, whatever the
-// sizes.
-type loadCache struct {
-	mu       sync.Mutex
-	docs     map[loadKey]loadState // this generation
-	bytes    int                   // of its data
-	older    map[loadKey]loadState // the one before
-	outdated bool                  // a load has failed: what is here was never stored
-}
 
 type loadKey struct{ collection, key string }
 
@@ -160,59 +152,22 @@ type loadState struct {
 	erased  bool // it is one of which something was erased, perhaps in another form, see Store.eraseOnce
 }
 
-// begin makes room for a batch.
-func (c *loadCache) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.outdated:
-		c.docs, c.older, c.bytes, c.outdated = nil, nil, 0, false
-	case c.bytes > maxLoaded:
-		c.docs, c.older, c.bytes = nil, c.docs, 0
-	}
-}
-
-// fail says that a batch was not stored.
-func (c *loadCache) fail() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outdated = true
-}
-
-func (c *loadCache) get(k loadKey) (state loadState, ok bool) {
-	if state, ok = c.docs[k]; !ok {
-		state, ok = c.older[k]
+func (l *Loading) get(k loadKey) (state loadState, ok bool) {
+	if state, ok = l.docs[k]; !ok {
+		state, ok = l.older[k]
 	}
 	return state, ok
 }
 
-// knows reports whether the state before an instant is known.
-func (c *loadCache) knows(collection, key string, at driver.Instant) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	state, ok := c.get(loadKey{collection, key})
-	return ok && state.at < at
+func (l *Loading) put(k loadKey, state loadState) {
+	l.bytes += len(state.data) - len(l.docs[k].data)
+	l.docs[k] = state
 }
 
-// swap sets a document's state and returns the one before.
-func (c *loadCache) swap(collection, key string, state loadState) (before loadState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := loadKey{collection, key}
-	before, _ = c.get(k)
-	if c.docs == nil {
-		c.docs = map[loadKey]loadState{}
-	}
-	c.bytes += len(state.data) - len(c.docs[k].data)
-	c.docs[k] = state
+// swap sets the state of a version's document and returns the one before.
+func (l *Loading) swap(v *driver.Version, state loadState) (before loadState) {
+	k := loadKey{v.Collection, v.Key}
+	before, _ = l.get(k)
+	l.put(k, state)
 	return before
-}
-
-func (c *loadCache) forget(collection, key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := loadKey{collection, key}
-	c.bytes -= len(c.docs[k].data)
-	delete(c.docs, k)
-	delete(c.older, k)
 }

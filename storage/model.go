@@ -25,71 +25,77 @@ type AnyDocument interface {
 type PageInfo struct {
 	HasNextPage     bool
 	HasPreviousPage bool
-	start, end      func() string
+	elements        int
+	cursor          func(place int) string
 }
 
 // StartCursor is the cursor of the page's first edge; nil when it is empty.
-func (p *PageInfo) StartCursor() *string { return callCursor(p.start) }
+func (p *PageInfo) StartCursor() *string { return p.cursorOf(0) }
 
 // EndCursor is the cursor of the page's last edge; nil when it is empty.
-func (p *PageInfo) EndCursor() *string { return callCursor(p.end) }
+func (p *PageInfo) EndCursor() *string { return p.cursorOf(p.elements - 1) }
 
-func callCursor(f func() string) *string {
-	if f == nil {
+func (p *PageInfo) cursorOf(place int) *string {
+	if p.elements == 0 {
 		return nil
 	}
-	s := f()
+	s := p.cursor(place)
 	return &s
 }
 
 // counter counts a list when it is asked to, and only then.
 type counter func(ctx context.Context) (int, error)
 
-// Connection is a page of documents.
+// Connection is a page of a list.
 type Connection[T any] struct {
 	Edges    []*Edge[T]
 	Nodes    []T
 	PageInfo *PageInfo
 	count    counter
+	changes  func(place int) ([]*FieldChange, error) // of a list of versions
 }
 
 // TotalCount counts the whole list, at the instant of its pages.
 func (c *Connection[T]) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
 
-// Edge is a document in a page. Its cursor is made when asked for.
+// Edge is an element of a page. Its cursor, and the changes of a version, are made when asked for.
 type Edge[T any] struct {
 	Node  T
-	page  *Page
+	page  *Connection[T]
 	place int
 }
 
 // Cursor is the place of the edge, for after and before.
-func (e *Edge[T]) Cursor() string { return e.page.cursorOf(e.place) }
+func (e *Edge[T]) Cursor() string { return e.page.PageInfo.cursor(e.place) }
 
-// VersionConnection is a page of the versions of one document, newest first.
-type VersionConnection[T any] struct {
-	Edges    []*VersionEdge[T]
-	Nodes    []T
-	PageInfo *PageInfo
-	count    counter
+// Changes are the differences of a version from the one before.
+func (e *Edge[T]) Changes() ([]*FieldChange, error) { return e.page.changes(e.place) }
+
+// connection makes a page of n elements.
+func connection[T any](n int, info PageInfo, count counter, cursor func(place int) string, node func(place int) T) *Connection[T] {
+	info.elements, info.cursor = n, cursor
+	c := &Connection[T]{Edges: make([]*Edge[T], n), Nodes: make([]T, n), PageInfo: &info, count: count}
+	edges := make([]Edge[T], n)
+	for i := range n {
+		c.Nodes[i] = node(i)
+		edges[i] = Edge[T]{c.Nodes[i], c, i}
+		c.Edges[i] = &edges[i]
+	}
+	return c
 }
 
-// TotalCount counts the whole list, at the instant of its pages.
-func (c *VersionConnection[T]) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
-
-// VersionEdge is one version. The node of a tombstone shows the state that was
-// deleted; its versionInfo says that the operation was DELETE.
-type VersionEdge[T any] struct {
-	Node    T
-	cursor  func() string
-	changes func() ([]*FieldChange, error)
-}
-
-// Cursor is the place of the edge, for after and before.
-func (e *VersionEdge[T]) Cursor() string { return e.cursor() }
-
-// Changes are the differences from the version before, computed when asked for.
-func (e *VersionEdge[T]) Changes() ([]*FieldChange, error) { return e.changes() }
+type (
+	// VersionConnection is a page of the versions of a document, newest first. The node of a tombstone
+	// shows the state that was deleted; its versionInfo says that the operation was DELETE.
+	VersionConnection[T any] = Connection[T]
+	// VersionEdge is one of them.
+	VersionEdge[T any] = Edge[T]
+	// FieldChangeConnection is a page of changes, newest version first; the changes
+	// of one version are in the order in which they can be applied.
+	FieldChangeConnection = Connection[*FieldChange]
+	// FieldChangeEdge is one of them.
+	FieldChangeEdge = Edge[*FieldChange]
+)
 
 // History is the way to a document's past, also when it is deleted. The
 // embedded Document is its last version, which may be a tombstone.
@@ -98,27 +104,6 @@ type History[T any] struct {
 	// Current is the document as it is now; the zero T when it is deleted.
 	Current T
 }
-
-// FieldChangeConnection is a page of changes, newest version first; the changes
-// of one version are in the order in which they can be applied.
-type FieldChangeConnection struct {
-	Edges    []*FieldChangeEdge
-	Nodes    []*FieldChange
-	PageInfo *PageInfo
-	count    counter
-}
-
-// TotalCount counts the whole list, at the instant of its pages.
-func (c *FieldChangeConnection) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
-
-// FieldChangeEdge is a change in a page.
-type FieldChangeEdge struct {
-	Node   *FieldChange
-	cursor func() string
-}
-
-// Cursor is the place of the edge, for after and before.
-func (e *FieldChangeEdge) Cursor() string { return e.cursor() }
 
 // Success is what a write that was not in conflict returns.
 type Success[T any] struct {

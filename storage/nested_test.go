@@ -6,8 +6,8 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// A view that is used again shows what a new one would, and its errors.
-func TestNestedViewsAreThoseOfObjects(t *testing.T) {
+// One object of a list after another is what the list has, and its errors are those of the list.
+func TestObjectsOneByOne(t *testing.T) {
 	e := newEnv(t)
 	for key, data := range map[string]string{
 		"a": `{"name":"n","current_release":{"tag":"v1","published_at":"2026-01-01","notes":["x"]},"releases":[{"tag":"v1"},null,{"published_at":"2026-01-02","tag":"v2"}]}`,
@@ -18,30 +18,18 @@ func TestNestedViewsAreThoseOfObjects(t *testing.T) {
 	} {
 		e.load("software", key, data)
 		d := must(e.projects.Get(e.begin(), key, nil, nil))(t)
-		view := new(storage.Object)
-		for range 2 { // the second time over what the first left
-			want, wantErr := d.Object.Object(fRelease)
-			there, err := d.Nested(view, fRelease)
-			if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || there != (want != nil) {
-				t.Errorf("%s: %v %v, want %v %v", key, there, err, want, wantErr)
+		list, wantErr := d.Objects(fReleases)
+		n := 0
+		isList, err := d.EachObject(fReleases, func(o *storage.Object) {
+			if (o == nil) != (list[n] == nil) {
+				t.Errorf("%s: element %d is %v", key, n, o)
+			} else if o != nil {
+				sameTags(t, key, o, list[n])
 			}
-			if there {
-				sameTags(t, key, view, want)
-			}
-			list, wantErr := d.Objects(fReleases)
-			n := 0
-			isList, err := d.EachNested(view, fReleases, func(o *storage.Object) {
-				if (o == nil) != (list[n] == nil) {
-					t.Errorf("%s: element %d is %v", key, n, o)
-				} else if o != nil {
-					sameTags(t, key, o, list[n])
-				}
-				n++
-			})
-			if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || isList != (list != nil) || n != len(list) {
-				t.Errorf("%s: %d elements, %v, want %d, %v", key, n, err, len(list), wantErr)
-			}
-			view.Forget()
+			n++
+		})
+		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || isList != (list != nil) || n != len(list) {
+			t.Errorf("%s: %d elements, %v, want %d, %v", key, n, err, len(list), wantErr)
 		}
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/asof/asof/internal/scalar/literal"
@@ -66,9 +64,9 @@ func (p paging) around(more bool) (next, previous bool) {
 }
 
 // info is around as it is shown.
-func (p paging) info(more bool) *PageInfo {
+func (p paging) info(more bool) PageInfo {
 	next, previous := p.around(more)
-	return &PageInfo{HasNextPage: next, HasPreviousPage: previous}
+	return PageInfo{HasNextPage: next, HasPreviousPage: previous}
 }
 
 // trim cuts the element that was read to know whether there are more.
@@ -100,16 +98,8 @@ func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy 
 }
 
 func connect[T any](pg *Page, wrap func(*Document) T) *Connection[T] {
-	conn := &Connection[T]{
-		Edges: make([]*Edge[T], len(pg.Docs)), Nodes: make([]T, len(pg.Docs)), PageInfo: pg.info(), count: pg.count,
-	}
-	edges := make([]Edge[T], len(pg.Docs))
-	for i, d := range pg.Docs {
-		conn.Nodes[i] = wrap(d)
-		edges[i] = Edge[T]{Node: conn.Nodes[i], page: pg, place: i}
-		conn.Edges[i] = &edges[i]
-	}
-	return conn
+	info := PageInfo{HasNextPage: pg.HasNextPage, HasPreviousPage: pg.HasPreviousPage}
+	return connection(len(pg.Docs), info, pg.count, pg.cursorOf, func(place int) T { return wrap(pg.Docs[place]) })
 }
 
 // PageArgs are the arguments of a list of documents; they are only read.
@@ -147,15 +137,6 @@ func (p *Page) TotalCount(ctx context.Context) (int, error) { return p.count(ctx
 func (p *Page) AppendCursor(dst []byte, place int) []byte { return p.cursor(dst, place) }
 
 func (p *Page) cursorOf(place int) string { return string(p.AppendCursor(nil, place)) }
-
-func (p *Page) info() *PageInfo {
-	info := &PageInfo{HasNextPage: p.HasNextPage, HasPreviousPage: p.HasPreviousPage}
-	if n := len(p.Docs); n > 0 {
-		info.start = func() string { return p.cursorOf(0) }
-		info.end = func() string { return p.cursorOf(n - 1) }
-	}
-	return info
-}
 
 // Page is Collection.Page without models.
 func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page, error) {
@@ -251,9 +232,6 @@ func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page
 		s.fillDocument(pg.Docs[i], t, v, at, q.At, pinned)
 	}
 	inBatch(pg.Docs)
-	if len(args.Fields) > 0 {
-		indexTogether(t, pg.Docs...)
-	}
 	pg.cursor = func(dst []byte, place int) []byte {
 		pos := position(pg.Docs[place], q.Order)
 		if sorted != nil {
@@ -492,7 +470,7 @@ func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, er
 			}
 			f := t.Object.Field(o.Field)
 			if f == nil || !f.Sortable() {
-				return nil, fault.BadInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, fault.QuoteShort(o.Field), similarOrder(t, o.Field))
+				return nil, fault.BadInput("orderBy[%d]: %s cannot be sorted by %s", i, t.Plural, fault.QuoteShort(o.Field))
 			}
 			order.Field = f.Driver()
 		}
@@ -504,26 +482,6 @@ func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, er
 		}
 	}
 	return out, nil
-}
-
-// similarOrder says what somebody meant who wrote a name in another case: names in
-// variables come here in any.
-func similarOrder(t *record.Type, name string) string {
-	names := []string{"key", "version", "recordedAt"}
-	for i := range t.Fields {
-		if f := &t.Fields[i]; f.Sortable() {
-			names = append(names, f.Name)
-		}
-	}
-	for _, c := range t.Copies {
-		names = append(names, c.Name)
-	}
-	for _, known := range names {
-		if strings.EqualFold(known, name) {
-			return fmt.Sprintf("; did you mean %q?", known)
-		}
-	}
-	return ""
 }
 
 // position is the place of a document in an order.

@@ -49,7 +49,6 @@ type Store struct {
 	limits       Limits
 	log          *slog.Logger
 	pruning      sync.Map // the collections of types that keep all, and have pruned
-	loaded       loadCache
 	feed         feed
 	names        actorNames
 	spent        func(ctx context.Context, share float64) bool

@@ -531,9 +531,6 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 		ws[i].Schema = s.schema.number
 	}
 	vs, err = s.engine.Commit(ctx, ws)
-	for i := range ws {
-		s.loaded.forget(ws[i].Collection, ws[i].Key)
-	}
 	if err == nil {
 		s.feed.wake()
 		for _, v := range vs {

@@ -245,7 +245,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	schema := httpapi.BoundAnswers(loading{m.Schema(store), store}, f.Limits.limits())
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
-		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), MaxErrors: httpapi.MostErrors, Memory: httpapi.CountAnswer})
+		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), MaxErrors: httpapi.MostErrors, Document: httpapi.DocumentBytes, Memory: httpapi.CountAnswer})
 	}
 	limits, processors := f.Limits.limits(), runtime.GOMAXPROCS(0)
 	limits.Fast, limits.PerClient, limits.PerClientWrite = min(limits.Concurrent, 2*processors), max(processors-1, 1), 2*processors

@@ -181,7 +181,7 @@ func (p *pair) planned() *executor.Executor {
 
 // free bounds and observes nothing.
 func free() plan.Config {
-	return plan.Config{Observe: func(context.Context, string) {}, MaxAnswer: math.MaxInt, MaxErrors: math.MaxInt, Memory: func(context.Context, int) error { return nil }}
+	return plan.Config{Observe: func(context.Context, string) {}, MaxAnswer: math.MaxInt, MaxErrors: math.MaxInt, Document: func(context.Context) int { return 1000 }, Memory: func(context.Context, int) error { return nil }}
 }
 
 // plans is the schema with plans.

@@ -56,6 +56,8 @@ func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields i
 		case nil:
 		case unplanned:
 			made, fields = &plan{err: failure}, 0
+		case string: // of CollectFields, for a condition that is null
+			made, fields = &plan{err: unplanned(failure)}, 0
 		default:
 			panic(failure)
 		}
@@ -146,6 +148,9 @@ func selectionOf[P any](b *planning, typeName string, set ast.SelectionSet, kind
 		to.place = place{object: typeName, field: f}
 		to.label = `"` + f.Alias + `":`
 		to.repeated = slices.ContainsFunc(collected[:i], func(c graphql.CollectedField) bool { return c.Alias == f.Alias })
+		if len(f.Deferrables) > 0 {
+			b.giveUp("@defer is not planned")
+		}
 		if f.Name == "__typename" {
 			to.write = constant[P](`"` + typeName + `"`)
 			continue
@@ -225,22 +230,18 @@ func nested(b *planning, f graphql.CollectedField, stored *record.Field, i int) 
 		return nestedList(inner, i, stored.ElemNonNull)
 	}
 	return func(r *run, at *place, o *storage.Object) bool {
-		child := r.borrow()
-		defer r.giveBack()
-		there, err := o.Nested(child, i)
+		child, err := o.Object(i)
 		if err != nil {
 			r.fail(at, err)
 		}
-		return there && inner.writeIn(r, at, child)
+		return child != nil && inner.writeIn(r, at, child)
 	}
 }
 
 func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writer[*storage.Object] {
 	return func(r *run, at *place, o *storage.Object) bool {
-		child := r.borrow()
-		defer r.giveBack()
 		list := r.list(at, elemNonNull)
-		there, err := o.EachNested(child, i, func(element *storage.Object) {
+		there, err := o.EachObject(i, func(element *storage.Object) {
 			list.next()
 			list.done(element != nil && inner.write(r, element))
 		})
@@ -435,81 +436,4 @@ func totalCount(r *run, at *place, p *storage.Page) (ok bool) {
 		return false
 	}
 	return r.int(n)
-}
-
-// examination is what is known of an operation by its document.
-type examination struct {
-	size       int      // an estimate of what it takes, in bytes
-	err        error    // names a directive that is not known here
-	conditions []string // the variables in @skip and @include
-}
-
-func examine(operation *ast.OperationDefinition) examination {
-	w := walk{seen: map[*ast.FragmentDefinition]bool{}}
-	for _, v := range operation.VariableDefinitions {
-		w.size += nodeBytes
-		if v.DefaultValue != nil {
-			w.value(v.DefaultValue)
-		}
-	}
-	w.directives(operation.Directives)
-	w.set(operation.SelectionSet)
-	return w.examination
-}
-
-type walk struct {
-	examination
-	seen map[*ast.FragmentDefinition]bool
-}
-
-func (w *walk) set(set ast.SelectionSet) {
-	for _, s := range set {
-		w.size += nodeBytes
-		switch s := s.(type) {
-		case *ast.Field:
-			w.arguments(s.Arguments)
-			w.directives(s.Directives)
-			w.set(s.SelectionSet)
-		case *ast.InlineFragment:
-			w.directives(s.Directives)
-			w.set(s.SelectionSet)
-		case *ast.FragmentSpread:
-			w.directives(s.Directives)
-			if s.Definition != nil && !w.seen[s.Definition] {
-				w.seen[s.Definition] = true
-				w.directives(s.Definition.Directives)
-				w.set(s.Definition.SelectionSet)
-			}
-		}
-	}
-}
-
-func (w *walk) directives(list ast.DirectiveList) {
-	for _, d := range list {
-		w.size += nodeBytes
-		w.arguments(d.Arguments)
-		if d.Name != "skip" && d.Name != "include" {
-			w.err = fmt.Errorf("the directive @%s is not planned", d.Name)
-			continue
-		}
-		for _, a := range d.Arguments {
-			if a.Value.Kind == ast.Variable {
-				w.conditions = append(w.conditions, a.Value.Raw)
-			}
-		}
-	}
-}
-
-func (w *walk) arguments(list ast.ArgumentList) {
-	for _, a := range list {
-		w.size += nodeBytes
-		w.value(a.Value)
-	}
-}
-
-func (w *walk) value(v *ast.Value) {
-	w.size += nodeBytes
-	for _, child := range v.Children {
-		w.value(child.Value)
-	}
 }

@@ -28,7 +28,7 @@
 //     schema, which words the errors. They are read with the grammar that the generated
 //     code reads them with, and in its order.
 //   - A plan is never changed once it is made, and holds nothing of a request but
-//     the values of variables in @skip and @include, of which it depends.
+//     the values of boolean variables, of which @skip and @include may depend.
 //   - A plan reads the same things in the same order as it writes them: what was
 //     read waits in queues, one for each field that reads (load.go).
 //   - The memory of the plans that are kept is bounded, by an estimate. No request waits
@@ -67,6 +67,8 @@ type Config struct {
 	// MaxErrors is how many errors of an answer are told with their places. What follows is reported
 	// too, for who counts it.
 	MaxErrors int
+	// Document is what the parsed document of the context's operation takes, in bytes.
+	Document func(ctx context.Context) int
 	// Memory is called while an answer is written, with the bytes that it has grown by
 	// since the last call. Its error ends the writing and is an error of the answer.
 	Memory func(ctx context.Context, bytes int) error
@@ -76,9 +78,7 @@ type Config struct {
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
 func New(inner graphql.ExecutableSchema, store *storage.Store, c Config) graphql.ExecutableSchema {
-	e := &executable{ExecutableSchema: inner, Config: c, store: store}
-	e.plans = newCache(e.compile)
-	return e
+	return &executable{ExecutableSchema: inner, Config: c, store: store, plans: lru.New[planKey, *plan](keptBytes)}
 }
 
 // executable is an executable schema with plans.
@@ -87,7 +87,8 @@ type executable struct {
 	Config
 
 	store   *storage.Store
-	plans   *planCache[*plan]
+	mu      sync.Mutex // guards plans; held for look-ups and changes only
+	plans   *lru.Cache[planKey, *plan]
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, for answers
 }
@@ -95,7 +96,7 @@ type executable struct {
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 	x := &execution{of: e, oc: graphql.GetOperationContext(ctx)}
-	if err := e.prepare(x); err != nil {
+	if err := e.prepare(ctx, x); err != nil {
 		e.Observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
 	}
@@ -105,14 +106,11 @@ func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 
 // prepare finds the operation's plan, and the values of its arguments; an error
 // says why there is none.
-func (e *executable) prepare(x *execution) (err error) {
+func (e *executable) prepare(ctx context.Context, x *execution) error {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
 	}
-	if x.plan, err = e.plans.of(x.oc); err != nil {
-		return err
-	}
-	if x.plan.err != nil {
+	if x.plan = e.planOf(ctx, x.oc); x.plan.err != nil {
 		return x.plan.err
 	}
 	x.args = x.few[:0]
@@ -184,109 +182,51 @@ func (e *executable) buffer(size int64) []byte {
 	return make([]byte, 0, min(size+size/8+64, largestStart))
 }
 
-// What is kept at most, in bytes. A plan refers to the parsed document, in which a
-// field, an argument or a value takes about nodeBytes. A field of a plan takes about
-// fieldBytes: fragments that are spread in many places are compiled in each, so
-// that this can be much more.
+// What is kept at most, in bytes. A plan keeps its parsed document, and a field of it takes
+// about fieldBytes: fragments that are spread in many places are compiled in each, so that
+// this can be much more.
 const (
-	cachedBytes    = 12 << 20
-	cachedEntry    = cachedBytes / 4 // of one operation
-	cachedVariants = 16              // of one operation
-	nodeBytes      = 250
-	fieldBytes     = 256
+	keptBytes  = 12 << 20
+	keptEntry  = keptBytes / 4 // of one plan
+	fieldBytes = 256
 )
 
-// planCache keeps a P for each operation, and for each combination of its conditions.
-type planCache[P any] struct {
-	compile func(oc *graphql.OperationContext) (made P, fields int)
-	mu      sync.Mutex // held for look-ups and changes only
-	entries *lru.Cache[*ast.OperationDefinition, *known[P]]
+// planKey is what a plan is kept by: the conditions in an operation depend on its boolean variables.
+type planKey struct {
+	operation *ast.OperationDefinition
+	booleans  string
 }
 
-// newCache returns an empty cache of what compile returns, with the number of its fields.
-func newCache[P any](compile func(oc *graphql.OperationContext) (made P, fields int)) *planCache[P] {
-	return &planCache[P]{compile: compile, entries: lru.New[*ast.OperationDefinition, *known[P]](cachedBytes)}
-}
-
-// known is what is known of an operation without its variables.
-type known[P any] struct {
-	examination
-	// The cache's mutex guards what follows, and the size, which is also that of them.
-	variants map[string]P // by the values of the conditions
-}
-
-// of returns what is compiled from the context's operation. It returns an error where
-// that is not possible: the operation has directives other than @skip and @include,
-// or a condition is no boolean.
-func (c *planCache[P]) of(oc *graphql.OperationContext) (made P, err error) {
-	k := c.known(oc)
-	if k.err != nil {
-		return made, k.err
-	}
-	var buf [64]byte
-	values := buf[:0]
-	for _, name := range k.conditions {
-		on, ok := oc.Variables[name].(bool)
-		switch {
-		case !ok:
-			return made, fmt.Errorf("the variable $%s of a condition is not a boolean", name)
-		case on:
-			values = append(values, '1')
+// planOf returns the plan of the context's operation: one that is kept, or a new one.
+func (e *executable) planOf(ctx context.Context, oc *graphql.OperationContext) *plan {
+	var booleans []byte
+	for _, v := range oc.Operation.VariableDefinitions {
+		if v.Type.NamedType != "Boolean" {
+			continue
+		}
+		switch oc.Variables[v.Variable] {
+		case true:
+			booleans = append(booleans, '1')
+		case false:
+			booleans = append(booleans, '0')
 		default:
-			values = append(values, '0')
+			booleans = append(booleans, '-')
 		}
 	}
-	c.mu.Lock()
-	made, ok := k.variants[string(values)]
-	c.mu.Unlock()
-	if !ok {
-		var fields int
-		made, fields = c.compile(oc)
-		c.keep(oc.Operation, k, string(values), made, fields)
-	}
-	return made, nil
-}
-
-// known returns what is known of the context's operation. For a document that is too
-// large for the cache it is computed each time.
-func (c *planCache[P]) known(oc *graphql.OperationContext) *known[P] {
-	c.mu.Lock()
-	k, ok := c.entries.Get(oc.Operation)
-	c.mu.Unlock()
+	key := planKey{oc.Operation, string(booleans)}
+	e.mu.Lock()
+	p, ok := e.plans.Get(key)
+	e.mu.Unlock()
 	if ok {
-		return k
+		return p
 	}
-	k = &known[P]{examination: examine(oc.Operation)}
-	if k.size += len(oc.RawQuery); k.size > cachedEntry {
-		return k
+	p, fields := e.compile(oc)
+	if size := e.Document(ctx) + (fields+1)*fieldBytes; size <= keptEntry {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.plans.Add(key, p, size)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if other, ok := c.entries.Get(oc.Operation); ok {
-		return other // found out at the same time
-	}
-	c.entries.Add(oc.Operation, k, k.size)
-	return k
-}
-
-// keep adds a variant to the cache, unless its operation was evicted meanwhile or has
-// as many as it may.
-func (c *planCache[P]) keep(operation *ast.OperationDefinition, k *known[P], values string, made P, fields int) {
-	size := (fields + 1) * fieldBytes
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if kept, _ := c.entries.Peek(operation); kept != k || len(k.variants) >= cachedVariants || k.size+size > cachedEntry {
-		return
-	}
-	if _, ok := k.variants[values]; ok {
-		return // made at the same time
-	}
-	if k.variants == nil {
-		k.variants = map[string]P{}
-	}
-	k.variants[values] = made
-	k.size += size
-	c.entries.Resize(operation, k.size)
+	return p
 }
 
 // errUnreadable is the error of arguments that cannot be read.

@@ -123,7 +123,7 @@ func TestWhatIsNotPlanned(t *testing.T) {
 		{"blame", `{ project(key: "a") { blame { path } } }`, ``, "Project.blame is not planned"},
 		{"changes of versions", `{ tag(key: "x") { versions { edges { changes { path } } } } }`, ``, "TagVersionEdge.changes is not planned"},
 		{"a diff behind an interface", `{ node(id: "Project:a") { ... on Project { diff(from: {version: 1}) { from { number } } } } }`, ``, "Project.diff is not planned"},
-		{"deferred", `{ project(key: "a") { key ... @defer { name } } }`, ``, "the directive @defer is not planned"},
+		{"deferred", `{ project(key: "a") { key ... @defer { name } } }`, ``, "@defer is not planned"},
 		{"arguments that are wrong", `{ project(key: "a", asOf: "yesterday") { name } }`, ``, "project: arguments cannot be read"},
 		{"variables that are wrong", `query ($t: DateTime) { project(key: "a") { tags(asOf: $t) { name } } }`, `{"t":"tomorrow"}`, "tags: arguments cannot be read"},
 		{"a direction in lower case", `query ($o: [ProjectOrder!]) { projects(orderBy: $o) { totalCount } }`, `{"o":[{"field":"name","direction":"asc"}]}`, "projects: arguments cannot be read"},

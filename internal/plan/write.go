@@ -30,9 +30,6 @@ type run struct {
 	queues []queue
 	loader loader
 	text   []byte // for what is made and copied at once
-	// views are objects nested in documents, one for each level.
-	views    []*storage.Object
-	borrowed int
 }
 
 // step is a field or a place in a list.
@@ -75,15 +72,12 @@ func (r *run) release() {
 	for i := range r.queues {
 		r.queues[i] = queue{visits: reused(r.queues[i].visits)}
 	}
-	for i := range r.views {
-		r.views[i].Forget()
-	}
 	if r.plan.queues > 0 {
 		r.loader.reset()
 	}
 	pool := &r.of.runs
 	*r = run{
-		queues: r.queues, views: r.views, loader: r.loader, text: reused(r.text),
+		queues: r.queues, loader: r.loader, text: reused(r.text),
 		path: reused(r.path[:cap(r.path)]), // nothing is left of it
 	}
 	pool.Put(r)
@@ -352,18 +346,6 @@ func (l *listing) end() bool {
 	l.r.out = append(l.r.out, ']')
 	return true
 }
-
-// borrow returns a view to be used until giveBack, which is called in the
-// opposite order.
-func (r *run) borrow() *storage.Object {
-	if r.borrowed == len(r.views) {
-		r.views = append(r.views, new(storage.Object))
-	}
-	r.borrowed++
-	return r.views[r.borrowed-1]
-}
-
-func (r *run) giveBack() { r.borrowed-- }
 
 // What follows appends values that are not stored as JSON in the form in which
 // the wrapped schema writes them; true is for use as a writer's result.

@@ -227,13 +227,6 @@ func (s Span) At(raw []byte) []byte {
 // Index finds the declared members of an object.
 func Index(t *ObjectType, raw []byte) []Span {
 	spans := make([]Span, len(t.Fields))
-	IndexInto(spans, t, raw)
-	return spans
-}
-
-// IndexInto fills an index, which is all zero, with as many places as the type
-// has fields.
-func IndexInto(spans []Span, t *ObjectType, raw []byte) {
 	next := 0 // members mostly come in the order in which they are declared
 	rawjson.Members(raw, func(name []byte, start, end int) bool {
 		i := next
@@ -249,6 +242,7 @@ func IndexInto(spans []Span, t *ObjectType, raw []byte) {
 		next = i + 1
 		return true
 	})
+	return spans
 }
 
 // Visible returns a field's stored value as users see it: nested objects in the

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"sort"
 	"strings"
 
 	"github.com/asof/asof/storage"
@@ -24,10 +24,11 @@ type loader struct {
 	report ImportReport
 	held   bool // there were versions in the store
 
-	next   *batch       // gathers
-	most   int          // versions that it may have
-	spare  *batch       // the one before, for its memory; nil: there is none yet
-	loaded chan outcome // of the batch that the store has; nil: it has none
+	prepares *storage.Loading
+	next     *batch       // gathers
+	most     int          // versions that it may have
+	spare    *batch       // the one before, for its memory; nil: there is none yet
+	loaded   chan outcome // of the batch that the store has; nil: it has none
 }
 
 // batch is what is loaded at once. The versions of its items are loaded by
@@ -38,7 +39,6 @@ type batch struct {
 	origins  []origin // of each version
 	ignored  []int64  // lines left out
 	bytes    int
-	order    []int32 // of the versions, while they are sorted
 }
 
 // origin is what a line said beside its version.
@@ -123,7 +123,7 @@ func (l *loader) finish(ctx context.Context) error {
 // then the batch is prepared. Its error is about either.
 func (l *loader) flush(ctx context.Context) error {
 	b := l.next
-	prepared := b.prepare(ctx, l.store)
+	prepared := b.prepare(ctx, l.prepares)
 	if err := l.wait(ctx); err != nil {
 		return err
 	}
@@ -181,53 +181,33 @@ func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 		stopped = &LineError{Line: o.origins[refused.Index].line, Err: refused.Err}
 		o.cut(stopped.Line)
 		o.result, o.err = driver.LoadResult{}, nil
-		l.store.DropPrepared() // the batch behind this one
+		l.prepares = l.store.NewLoading() // which knows nothing of the batch behind this one
 		if len(o.versions) == 0 {
 			return stopped
 		}
-		if o.err = o.prepare(ctx, l.store); o.err == nil {
+		if o.err = o.prepare(ctx, l.prepares); o.err == nil {
 			o.result, o.err = l.store.LoadPrepared(ctx, o.versions)
 		}
 	}
 }
 
-// prepare puts the versions in order, and has the store prepare them.
-func (b *batch) prepare(ctx context.Context, store *storage.Store) error {
-	b.sort()
-	return store.PrepareLoad(ctx, b.versions)
+// prepare puts the versions in order, by document and line, and prepares them.
+func (b *batch) prepare(ctx context.Context, l *storage.Loading) error {
+	sort.Sort(b)
+	return l.Prepare(ctx, b.versions)
 }
 
-// sort orders the versions by document and line.
-func (b *batch) sort() {
-	b.order = b.order[:0]
-	for i := range b.versions {
-		b.order = append(b.order, int32(i))
-	}
-	slices.SortFunc(b.order, func(i, j int32) int {
-		x, y := &b.versions[i], &b.versions[j]
-		if order := strings.Compare(x.Collection, y.Collection); order != 0 {
-			return order
-		}
-		if order := strings.Compare(x.Key, y.Key); order != 0 {
-			return order
-		}
-		return cmp.Compare(b.origins[i].line, b.origins[j].line)
-	})
-	// Each version is moved once, around the cycles of the permutation.
-	for start := range b.order {
-		version, origin := b.versions[start], b.origins[start]
-		at := start
-		for b.order[at] >= 0 {
-			from := int(b.order[at])
-			b.order[at] = -1 // it has what belongs there
-			if from == start {
-				b.versions[at], b.origins[at] = version, origin
-				break
-			}
-			b.versions[at], b.origins[at] = b.versions[from], b.origins[from]
-			at = from
-		}
-	}
+// Len, Less and Swap are sort.Interface's.
+func (b *batch) Len() int { return len(b.versions) }
+
+func (b *batch) Less(i, j int) bool {
+	x, y := &b.versions[i], &b.versions[j]
+	return cmp.Or(strings.Compare(x.Collection, y.Collection), strings.Compare(x.Key, y.Key), cmp.Compare(b.origins[i].line, b.origins[j].line)) < 0
+}
+
+func (b *batch) Swap(i, j int) {
+	b.versions[i], b.versions[j] = b.versions[j], b.versions[i]
+	b.origins[i], b.origins[j] = b.origins[j], b.origins[i]
 }
 
 // cut leaves out what is on a line and behind it.

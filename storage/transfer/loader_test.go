@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -41,9 +42,9 @@ func TestBatchOrder(t *testing.T) {
 				}
 			}
 		}
-		b.sort()
+		sort.Sort(b)
 		check("sorted")
-		b.sort()
+		sort.Sort(b)
 		check("sorted again")
 		last := int64(r.IntN(n + 1))
 		b.cut(last)

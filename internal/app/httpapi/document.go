@@ -75,11 +75,22 @@ func (d *documents) get(key string) *document {
 
 // keep keeps a document, unless it would fill more than a quarter of the cache.
 func (d *documents) keep(key string, doc *document) {
-	if size := len(doc.text) + tokenBytes*doc.tokens; size <= documentBytes/4 {
+	if size := doc.bytes(); size <= documentBytes/4 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.known.Add(key, doc, size)
 	}
+}
+
+// bytes is about what a document takes.
+func (d *document) bytes() int { return len(d.text) + tokenBytes*d.tokens }
+
+// DocumentBytes is about what the parsed document of the context's operation takes.
+func DocumentBytes(ctx context.Context) int {
+	if op := operationOf(ctx); op != nil && op.document != nil {
+		return op.document.bytes()
+	}
+	return 0
 }
 
 // find makes the document of a request that of its operation, if it was read before. It reports
