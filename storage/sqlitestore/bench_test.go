@@ -355,22 +355,17 @@ func benchBare(b *testing.B, s *Store, docs int, past driver.Instant) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				cur, err := r.walk(coll.indexes[0], bound{value: everything.low}, bound{value: everything.high}, true)
-				if err != nil {
-					b.Fatal(err)
-				}
-				for range 50 {
-					if more, err := cur.next(); !more || err != nil {
-						b.Fatal(more, err)
-					}
+				n := 0
+				if err := r.walk(coll.indexes[0], bound{value: everything.low}, bound{value: everything.high}, true, func(e indexEntry) (bool, error) {
 					if at.at == driver.Forever {
-						look(sqlDocumentByID, int64(cur.entry.doc))
+						look(sqlDocumentByID, int64(e.doc))
 					} else {
-						look(sqlVersionAt, int64(cur.entry.doc), int64(at.at))
+						look(sqlVersionAt, int64(e.doc), int64(at.at))
 					}
-				}
-				if err := cur.close(nil); err != nil {
-					b.Fatal(err)
+					n++
+					return n < 50, nil
+				}); err != nil || n < 50 {
+					b.Fatal(n, err)
 				}
 			}
 		})

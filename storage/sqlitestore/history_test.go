@@ -95,7 +95,7 @@ func TestPastPagesReadFewEntries(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				n, err := r.countEntries(ix, []span{everything}, -1)
+				n, err := r.countEntries(access{ix: ix, ranges: []span{everything}}, -1)
 				if err != nil || n != docs {
 					t.Errorf("%d entries at %s, %v; want %d", n, q.At, err, docs)
 				}

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 
@@ -24,8 +25,8 @@ import (
 // ordered is the plan that follows an index.
 type ordered struct {
 	access
-	fixed  bool // the index holds one value in the ranges: the order is that of the keys
-	narrow bool // the filter allows some keys only
+	fixed  bool // the ranges hold one value, or keys: the order is that of the keys
+	narrow bool // the filter allows some of these only
 }
 
 // page answers the query.
@@ -43,7 +44,7 @@ func (r *run) page() ([]*driver.Version, error) {
 		return nil, nil
 	case selected != nil && (along == nil || r.cheaper(count)):
 		return r.selectPage(*selected)
-	case along != nil && (r.q.Limit > 0 || along.fixed || along.narrow):
+	case along != nil && (r.q.Limit > 0 || along.narrow):
 		out, done, err := r.orderedPage(*along)
 		if err != nil || done {
 			return out, err
@@ -55,13 +56,13 @@ func (r *run) page() ([]*driver.Version, error) {
 // alongKeys returns a plan in the order of the keys: by an index of which the filter
 // allows one value, or by the keys themselves.
 func (r *run) alongKeys() *ordered {
-	keys := &ordered{access: access{ix: r.coll.keys, ranges: []span{everything}}}
+	keys := &ordered{access: access{ix: r.coll.keys, ranges: []span{everyKey}}, fixed: true}
 	for _, a := range r.access {
 		switch {
 		case a.ix == r.coll.keys:
 			keys.access, keys.narrow = a, true
 		case len(a.ranges) == 1 && a.ranges[0].point():
-			return &ordered{access: a, fixed: true}
+			return &ordered{access: a, fixed: true, narrow: true}
 		}
 	}
 	return keys
@@ -97,10 +98,10 @@ func (r *run) selective(along *ordered) (*access, int64, error) {
 	}
 	var best *access
 	for i, a := range r.access {
-		if along != nil && along.ix == a.ix && (along.exact || along.narrow || along.fixed && r.q.Limit > 0) {
+		if along != nil && along.ix == a.ix && (along.exact || along.narrow) {
 			continue
 		}
-		n, err := r.countEntries(a.ix, a.ranges, most+1)
+		n, err := r.countEntries(a, most+1)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -127,13 +128,13 @@ func (r *run) count() (int64, error) {
 		// An index on a single value has an entry for every document.
 		for _, ix := range r.coll.indexes {
 			if !ix.decl.List {
-				return r.countEntries(ix, []span{everything}, -1)
+				return r.countEntries(access{ix: ix, ranges: []span{everything}}, -1)
 			}
 		}
 	}
 	for _, a := range r.access {
 		if a.exact && a.distinct() {
-			return r.countEntries(a.ix, a.ranges, -1)
+			return r.countEntries(a, -1)
 		}
 	}
 	n := int64(0)
@@ -159,11 +160,22 @@ type access struct {
 	exact bool
 }
 
-// span is a range of encoded values, [low, high).
+// span is a range of encoded values, or of keys, [low, high).
 type span struct{ low, high []byte }
 
-// everything is the span of all entries, those of null included.
-var everything = span{nullValue, highValue}
+// everything is the span of all entries, those of null included, everyKey that of all keys.
+var (
+	everything = span{nullValue, highValue}
+	everyKey   = span{nil, []byte("\xff")}
+)
+
+// bounds are the ends of a range.
+func (a access) bounds(s span) (from, to bound) {
+	if a.ix.id == 0 { // collection.keys
+		return bound{key: string(s.low)}, bound{key: string(s.high)}
+	}
+	return bound{value: s.low}, bound{value: s.high}
+}
 
 // point reports whether a span holds one value, or null alone.
 func (s span) point() bool {
@@ -203,21 +215,13 @@ func (c *collection) accessOf(f driver.Filter) []access {
 		out[i].exact = len(out) == 1 && used == len(conjuncts)
 	}
 	if keys, ok := check.Keys(f); ok {
-		out = append(out, access{ix: c.keys, ranges: spansOf(keys)})
+		a := access{ix: c.keys}
+		for _, r := range keys {
+			a.ranges = append(a.ranges, span{[]byte(r.Low), []byte(cmp.Or(r.High, string(everyKey.high)))})
+		}
+		out = append(out, a)
 	}
 	return out
-}
-
-// spansOf encodes ranges of keys.
-func spansOf(keys []check.KeyRange) []span {
-	spans := make([]span, len(keys))
-	for i, r := range keys {
-		spans[i] = span{low: append([]byte{tagValue}, r.Low...), high: highValue}
-		if r.High != "" {
-			spans[i].high = append([]byte{tagValue}, r.High...)
-		}
-	}
-	return spans
 }
 
 // flatten lists the conditions that must all hold.

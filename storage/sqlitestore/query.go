@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"unsafe"
 
@@ -16,11 +15,7 @@ import (
 // Query implements driver.Engine.
 func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	r := s.newRun(ctx, q)
-	var out []*driver.Version
-	err := s.read(ctx, func(c *conn) (err error) {
-		out, err = inSnapshot(r, c, r.page)
-		return cmp.Or(err, r.scope.looks.err)
-	})
+	out, err := execute(r, r.page)
 	return out, wrap(err, "querying "+q.Collection)
 }
 
@@ -29,12 +24,25 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	bare := *q
 	bare.Order, bare.After, bare.Before, bare.Limit, bare.Backward = nil, nil, nil, 0, false
 	r := s.newRun(ctx, &bare)
-	n := int64(0)
-	err := s.read(ctx, func(c *conn) (err error) {
-		n, err = inSnapshot(r, c, r.count)
+	n, err := execute(r, r.count)
+	return n, wrap(err, "counting "+q.Collection)
+}
+
+// execute answers a query in a snapshot.
+func execute[T any](r *run, of func() (T, error)) (out T, err error) {
+	err = r.store.read(r.ctx, func(c *conn) error {
+		r.c = c
+		err := r.begin()
+		if err != nil {
+			return err
+		}
+		if r.live {
+			r.at = r.last // later commits have later instants
+		}
+		out, err = of()
 		return cmp.Or(err, r.scope.looks.err)
 	})
-	return n, wrap(err, "counting "+q.Collection)
+	return out, err
 }
 
 // sortBytes is how many bytes of a value a sort keeps in memory.
@@ -42,29 +50,28 @@ const sortBytes = 512
 
 // run is one execution of a query.
 type run struct {
-	ctx  context.Context
-	q    *driver.Query
-	coll *collection
-	m    *matcher
+	ctx   context.Context
+	store *Store
+	q     *driver.Query
+	coll  *collection
+	m     *matcher
 	// scope and meta hold the values of the current row.
 	scope scope
 	meta  meta
 
-	sortBytes int      // of each value that a sort holds
-	wholes    [2]scope // values that are compared as a whole
+	wholes [2]scope // values that are compared as a whole
 
 	orders        []order
 	after, before *candidate
 	access        []access // ranges of indexes that the filter allows
 	keysOf        *index   // its entries tell all that is asked: no document is read
 
-	c     *conn
-	at    driver.Instant
-	last  driver.Instant // the latest version of the collection
-	still bool           // it keeps its snapshot
-	live  bool           // nothing was committed after the instant: the query reads the current state
-	size  int64          // live documents now, for estimates
-	rows  int64          // rows examined
+	c    *conn
+	at   driver.Instant
+	last driver.Instant // the latest version of the collection
+	live bool           // nothing was committed after the instant: the query reads the current state
+	size int64          // live documents now, for estimates
+	rows int64          // rows examined
 }
 
 type order struct {
@@ -85,7 +92,7 @@ type candidate struct {
 
 func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
 	coll := s.byName[q.Collection]
-	r := &run{ctx: ctx, q: q, coll: coll, m: newMatcher(), at: q.At, sortBytes: s.opts.sortBytes}
+	r := &run{ctx: ctx, store: s, q: q, coll: coll, m: newMatcher(), at: q.At}
 	if q.Filter != nil {
 		r.m.cond = r.m.compile(q.Filter)
 		r.access = coll.accessOf(q.Filter)
@@ -116,30 +123,6 @@ func (r *run) position(p *driver.Position) *candidate {
 	return c
 }
 
-// errLoaded is the error of a read of an index during which past versions were
-// loaded: it may have a document twice, or not at all.
-var errLoaded = errors.New("histories were loaded meanwhile")
-
-// inSnapshot answers a query. If that fails with errLoaded, it answers again without
-// renewing the snapshot.
-func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
-	r.c = c
-	err := r.begin()
-	if err != nil {
-		var none T
-		return none, err
-	}
-	if r.live {
-		r.at = r.last // later commits have later instants
-	}
-	out, err := answer()
-	if errors.Is(err, errLoaded) {
-		r.still = true
-		out, err = answer()
-	}
-	return out, err
-}
-
 // begin reads the collection's counters in the snapshot.
 func (r *run) begin() error {
 	s, err := r.c.prepare(`SELECT last, live FROM collections WHERE id = ?1`, r.coll.id)
@@ -155,31 +138,16 @@ func (r *run) begin() error {
 	return finish(s, err)
 }
 
-// isAsked reports whether the end of the snapshot is requested (see pool), and may be
-// granted. A newer snapshot gives the same answer, since the query's instant is the
-// same and later commits are after it, unless past versions were loaded meanwhile.
-func (r *run) isAsked() bool { return (r.c.isAsked() || r.c.store.opts.restless) && !r.still }
-
-// renew takes a new snapshot. All statements must be reset. If the caller follows an
-// index and versions were loaded meanwhile, it fails with errLoaded.
-func (r *run) renew(follows bool) error {
-	before, err := r.c.loads()
-	if err != nil {
-		return err
-	}
+// renew takes a new snapshot, in which a scan goes on when the end of its own is requested (see
+// pool). It gives the same answer, since the query's instant is the same, later commits are after
+// it, and each document is looked at once.
+func (r *run) renew() error {
 	r.c.endSnapshot()
 	if err := r.c.takeSnapshot(); err != nil {
 		return err
 	}
-	after, err := r.c.loads()
-	if err == nil && follows && before != after {
-		err = errLoaded
-	}
-	return cmp.Or(err, r.begin())
+	return r.begin()
 }
-
-// loads returns the instant of the last load in the snapshot.
-func (c *conn) loads() (int64, error) { return c.integer(`SELECT at FROM loaded`) }
 
 // compare is the query's order.
 func (r *run) compare(a, b *candidate) int {
@@ -202,7 +170,7 @@ func (r *run) compareValues(a, b *candidate, i int) int {
 	if !a.isCut(i) && !b.isCut(i) {
 		return bytes.Compare(x, y)
 	}
-	if c := bytes.Compare(x[:min(r.sortBytes, len(x))], y[:min(r.sortBytes, len(y))]); c != 0 {
+	if c := bytes.Compare(x[:min(r.store.opts.sortBytes, len(x))], y[:min(r.store.opts.sortBytes, len(y))]); c != 0 {
 		return c
 	}
 	return bytes.Compare(r.whole(a, i, &r.wholes[0]), r.whole(b, i, &r.wholes[1]))
@@ -239,11 +207,11 @@ func (r *run) clone(c *candidate) *candidate {
 	d := *c
 	d.values = make([][]byte, len(c.values))
 	for i, v := range c.values {
-		if len(v) > r.sortBytes && r.orders[i].meta == driver.MetaNone {
+		if len(v) > r.store.opts.sortBytes && r.orders[i].meta == driver.MetaNone {
 			if d.cut == nil {
 				d.cut = make([]bool, len(c.values))
 			}
-			d.cut[i], v = true, v[:r.sortBytes]
+			d.cut[i], v = true, v[:r.store.opts.sortBytes]
 		}
 		d.values[i] = bytes.Clone(v)
 	}

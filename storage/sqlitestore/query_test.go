@@ -152,26 +152,14 @@ func TestConditionsOnKeysAreRanges(t *testing.T) {
 						want = min(want, int64(limit))
 					}
 					r := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter, Order: orders, Limit: limit})
-					if err := s.read(t.Context(), func(conn *conn) error {
-						vs, err := inSnapshot(r, conn, r.page)
-						if int64(len(vs)) != want || r.rows > 2*c.want {
-							t.Errorf("%s by %s, %d at most, at %s: %d documents of %d looked at, want %d", name, order, limit, at, len(vs), r.rows, want)
-						}
-						return err
-					}); err != nil {
-						t.Error(err)
+					if vs, err := execute(r, r.page); err != nil || int64(len(vs)) != want || r.rows > 2*c.want {
+						t.Errorf("%s by %s, %d at most, at %s: %d documents of %d looked at, want %d, %v", name, order, limit, at, len(vs), r.rows, want, err)
 					}
 				}
 			}
 			r := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter})
-			if err := s.read(t.Context(), func(conn *conn) error {
-				n, err := inSnapshot(r, conn, r.count)
-				if n != c.want || r.rows > 2*c.want {
-					t.Errorf("%s at %s: counted %d, %d documents looked at; want %d", name, at, n, r.rows, c.want)
-				}
-				return err
-			}); err != nil {
-				t.Error(err)
+			if n, err := execute(r, r.count); err != nil || n != c.want || r.rows > 2*c.want {
+				t.Errorf("%s at %s: counted %d, %d documents looked at; want %d, %v", name, at, n, r.rows, c.want, err)
 			}
 		}
 	}

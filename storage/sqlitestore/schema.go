@@ -185,7 +185,7 @@ func (c *conn) createSchema() error {
 
 // readLoaded reads the instant of the last load.
 func (s *Store) readLoaded() error {
-	at, err := s.writer.loads()
+	at, err := s.writer.integer(`SELECT at FROM loaded`)
 	if err == nil {
 		s.loaded.Store(at)
 	}

@@ -91,8 +91,8 @@ type Options struct {
 
 	// For tests: how many reads run at once, instead of two for each CPU; an error
 	// after each COMMIT; the size at which the disk is full in pages (0: no limit);
-	// other values of the constants epochSlack, bulkVersions, smallDocument, sortBytes,
-	// idleTime and softLog; and whether queries renew their snapshot at each row.
+	// and other values of the constants epochSlack, bulkVersions, smallDocument, sortBytes,
+	// idleTime and softLog.
 	readers       int
 	afterCommit   func() error
 	maxPages      int
@@ -102,7 +102,6 @@ type Options struct {
 	sortBytes     int
 	idleTime      time.Duration
 	softLog       int64
-	restless      bool
 }
 
 // Store is an engine over one SQLite file, behind a guard (see check.Guard).

@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"container/heap"
+	"bytes"
 	"math"
 	"slices"
 	"strings"
@@ -11,15 +11,131 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// visit is called with the row of a version that the filter accepts. It
-// returns false to stop.
-type visit func(at row, doc docID) (bool, error)
+// indexEntry is an entry of an index as of the query's instant. Value and key
+// are in SQLite's memory, valid until the cursor moves.
+type indexEntry struct {
+	value []byte
+	key   []byte
+	doc   docID
+}
 
-func (r *run) counting(n *int64) visit {
-	return func(row, docID) (bool, error) {
-		*n++
-		return true, nil
+// bound is a position between entries: before the first one with this value and
+// this key, or greater ones. Between keys it has no value.
+type bound struct {
+	value []byte
+	key   string
+}
+
+const (
+	fromLive  = `SELECT value, key, document FROM entries WHERE idx = ?1`
+	fromOpen  = fromLive + ` AND since <= ?4`
+	fromPast  = `SELECT value, key, document FROM past WHERE epoch = ?8 AND since <= ?4 AND until > ?4`
+	fromKeys  = `SELECT NULL AS value, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?2 AND key < ?3`
+	ofValues  = ` AND value >= ?2 AND value < ?3`
+	ofEntries = ` AND (value, key) >= (?2, ?6) AND (value, key) < (?3, ?7)` // takes longer for each entry
+	inOrder   = ` ORDER BY value, key`
+	inReverse = ` ORDER BY value DESC, key DESC`
+)
+
+// A limit is given with + 0: SQLite compiles a statement anew, each time that it is run,
+// for a parameter that is a limit by itself.
+const (
+	countOf = `SELECT count(*) FROM (SELECT 1 FROM (`
+	limited = `) LIMIT ?5 + 0)`
+)
+
+// entriesOf prepares a statement that yields the entries of an index in a range as of the
+// query's instant, with what is before and after that: from table entries without later ones,
+// from an epoch of table past, or both.
+func (r *run) entriesOf(ix *index, before, after string, from, to bound) (*sqlite.Stmt, error) {
+	if ix == r.coll.keys {
+		return r.c.prepare(before+fromKeys+after, r.coll.id, from.key, to.key)
 	}
+	within := ofValues
+	if from.key != "" || to.key != "" {
+		within = ofEntries
+	}
+	entries, epoch, open := fromLive+within, int64(0), true
+	if !r.live {
+		var err error
+		if epoch, open, err = r.epoch(ix); err != nil {
+			return nil, err
+		}
+		entries = fromPast + within
+		if open {
+			entries = fromOpen + within + ` UNION ALL ` + entries
+		}
+	}
+	s, err := r.c.Prepare(before + entries + after)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, ix.id)
+	s.BindBytes(2, from.value)
+	s.BindBytes(3, to.value)
+	if !r.live {
+		s.BindInt64(4, int64(r.at))
+		s.BindInt64(8, epoch)
+	}
+	if within == ofEntries {
+		s.BindText(6, from.key)
+		s.BindText(7, to.key)
+	}
+	return s, nil
+}
+
+// epoch returns the epoch of the query's instant, and whether it is the open one.
+func (r *run) epoch(ix *index) (id int64, open bool, err error) {
+	s, err := r.c.prepare(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
+		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`, ix.id, r.at)
+	if err != nil {
+		return 0, false, err
+	}
+	row, err := s.Step()
+	if row {
+		id, open = s.ColumnInt64(0), s.ColumnInt64(1) == 0
+	}
+	return id, open, finish(s, err)
+}
+
+// walk calls f with the entries of an index between two bounds, in the order of (value, key) or
+// in reverse, until it returns false. Only one walk may run at a time.
+func (r *run) walk(ix *index, from, to bound, reverse bool, f func(e indexEntry) (more bool, err error)) error {
+	order := inOrder
+	if reverse {
+		order = inReverse
+	}
+	s, err := r.entriesOf(ix, "", order, from, to)
+	if err != nil {
+		return err
+	}
+	for more := true; more && err == nil; {
+		if more, err = s.Step(); more {
+			more, err = f(indexEntry{value: r.c.raw(s, 0), key: r.c.raw(s, 1), doc: docID(s.ColumnInt64(2))})
+		}
+	}
+	return finish(s, err)
+}
+
+// countEntries counts the entries of an index in ranges, up to a limit; -1 is no limit.
+func (r *run) countEntries(a access, limit int64) (int64, error) {
+	total := int64(0)
+	for _, sp := range a.ranges {
+		from, to := a.bounds(sp)
+		s, err := r.entriesOf(a.ix, countOf, limited, from, to)
+		if err != nil {
+			return 0, err
+		}
+		s.BindInt64(5, max(limit-total, -1))
+		row, err := s.Step()
+		if row {
+			total += s.ColumnInt64(0)
+		}
+		if err := finish(s, err); err != nil || total == limit {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 // document reads the document of an index entry at the query's instant,
@@ -82,27 +198,16 @@ func (r *run) selectEach(a access, f visit) error {
 		seen = map[docID]bool{}
 	}
 	for _, sp := range a.ranges {
-		cur, err := r.walk(a.ix, bound{value: sp.low}, bound{value: sp.high}, false)
-		if err != nil {
-			return err
-		}
-		for {
-			var more bool
-			if more, err = cur.next(); err != nil || !more {
-				break
-			}
-			doc := cur.entry.doc
-			if seen[doc] {
-				continue
+		from, to := a.bounds(sp)
+		if err := r.walk(a.ix, from, to, false, func(e indexEntry) (bool, error) {
+			if seen[e.doc] {
+				return true, nil
 			}
 			if seen != nil {
-				seen[doc] = true
+				seen[e.doc] = true
 			}
-			if more, err = r.document(a.ix, doc, unsafeString(cur.entry.key), f); err != nil || !more {
-				break
-			}
-		}
-		if err = cur.close(err); err != nil {
+			return r.document(a.ix, e.doc, unsafeString(e.key), f)
+		}); err != nil {
 			return err
 		}
 	}
@@ -126,234 +231,183 @@ func (r *run) scanLimit() int64 {
 	return max(int64(r.q.Limit), r.size/16) + 64
 }
 
-// filler appends accepted rows to a page until it is full.
-type filler struct {
-	r    *run
-	out  []*driver.Version
-	size int64 // bytes of their data
-	c    candidate
-}
+// groupRead is how many entries with one value are sorted in memory. Above that,
+// reading the index again in the order of the keys is cheaper.
+const groupRead = 64
 
-func (p *filler) full() bool {
-	return p.r.q.Limit > 0 && len(p.out) >= p.r.q.Limit || p.r.q.Exceeds(p.size)
-}
-
-func (p *filler) add(v *driver.Version) {
-	p.out = append(p.out, v)
-	p.size += int64(v.Size())
-}
-
-func (p *filler) visit(at row, doc docID) (bool, error) {
-	if p.r.after != nil || p.r.before != nil {
-		p.r.place(&p.c, at)
-		if !p.r.within(&p.c) {
-			return true, nil
+// orderedPage reads an index in the order of the query. It returns false when it
+// examined more rows than its limit.
+//
+// The index orders by (value, key). That is the order of a query that sorts
+// by this field alone, ascending, and backward its reverse. A descending
+// order has keys ascend within a value, and further fields decide before the
+// keys; then the entries of each value form a group that is sorted separately.
+func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
+	desc := false
+	if len(r.orders) > 0 {
+		desc = r.orders[0].desc
+	}
+	p := &filler{r: r}
+	w := &orderedWalk{run: r, filler: p, ix: o.ix, reverse: desc != r.q.Backward, scanLimit: r.rows + r.scanLimit()}
+	w.grouped = !o.fixed && (desc || len(r.orders) > 1)
+	if len(r.orders) > 1 && !o.fixed && r.orders[1].meta == driver.MetaKey && r.orders[1].desc == desc {
+		w.grouped = false
+	}
+	w.byKey = len(r.orders) == 1
+	ranges := slices.Clone(o.ranges)
+	if w.reverse {
+		slices.Reverse(ranges)
+	}
+	var err error
+	for _, sp := range ranges {
+		from, to := r.narrow(sp, o)
+		if w.grouped {
+			err = w.groups(from, to)
+		} else {
+			err = w.walk(w.ix, from, to, w.reverse, w.take)
 		}
-	}
-	v, err := p.r.materialize(at, doc)
-	if err != nil {
-		return false, err
-	}
-	p.add(v)
-	return !p.full(), nil
-}
-
-// page returns what was found, in the query's order.
-func (p *filler) page() []*driver.Version {
-	if p.r.q.Backward {
-		slices.Reverse(p.out)
-	}
-	return p.out
-}
-
-const sqlScan = `SELECT ` + documentColumns + ` FROM documents d WHERE d.id > ?1 AND d.id < ?2 ORDER BY d.id`
-
-// atInstant returns a statement on the row that was current at the query's instant:
-// s itself, which is on the document's row, or one on the history; nil if the
-// document did not exist then. If it is not s, the caller resets it.
-func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
-	if r.live || driver.Instant(s.ColumnInt64(colAt)) <= r.at {
-		if s.ColumnInt64(colDeleted) != 0 {
-			return nil, nil
-		}
-		return s, nil
-	}
-	return r.inHistory(docID(s.ColumnInt64(colID)))
-}
-
-// inHistory returns a statement on the row of the history that was current at the
-// query's instant; nil if the document did not exist then.
-func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
-	h, err := r.c.Prepare(sqlVersionAt)
-	if err != nil {
-		return nil, err
-	}
-	h.BindInt64(1, int64(doc))
-	h.BindInt64(2, int64(r.at))
-	row, err := h.Step()
-	if err != nil || !row || h.ColumnInt64(colDeleted) != 0 {
-		return nil, finish(h, err)
-	}
-	return h, nil
-}
-
-// scan reads all documents of the collection, in the order of the file, and calls
-// f with the row of each one that existed at the instant and that the filter accepts.
-// It continues in a newer snapshot when the end of its own is requested.
-func (r *run) scan(f visit) error {
-	last := docOf(r.coll.id, 0)
-	for {
-		ended, err := r.scanFrom(&last, f)
-		if ended || err != nil {
-			return err
-		}
-		if err := r.renew(false); err != nil {
-			return err
-		}
-	}
-}
-
-// scanFrom scans after the document last until the end of the snapshot is requested,
-// and sets last to the last document that it examined.
-func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
-	s, err := r.c.Prepare(sqlScan)
-	if err != nil {
-		return false, err
-	}
-	s.BindInt64(1, int64(*last))
-	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
-	for err == nil {
-		var more bool
-		if more, err = s.Step(); err != nil || !more {
-			return true, finish(s, err)
-		}
-		*last = docID(s.ColumnInt64(colID))
-		if err = r.look(s, *last, f); err == nil {
-			err = r.poll()
-		}
-		if r.isAsked() {
+		if err != nil || w.overLimit || p.full() {
 			break
 		}
 	}
-	return false, finish(s, err)
+	return p.page(), !w.overLimit, err
 }
 
-// look calls f for the document of a statement's current row.
-func (r *run) look(s *sqlite.Stmt, doc docID, f visit) error {
-	at, err := r.atInstant(s)
-	if err != nil {
-		return err
+// narrow applies the bounds of the page to a range of values.
+func (r *run) narrow(sp span, o ordered) (from, to bound) {
+	from, to = o.bounds(sp)
+	desc := len(r.orders) > 0 && r.orders[0].desc
+	low, high := r.after, r.before
+	if desc {
+		low, high = high, low
 	}
-	if at == nil {
-		r.rows++
-		return nil
+	if o.fixed { // the keys are the order
+		if low != nil {
+			from.key = max(from.key, low.key)
+		}
+		if high != nil && (to.key == "" || high.key < to.key) {
+			to = bound{value: from.value, key: high.key}
+		}
+		return from, to
 	}
-	if r.matches(row{s: at}) {
-		_, err = f(row{s: at}, doc)
+	// Entries equal to a bound are included; the comparison of candidates excludes them.
+	if low != nil && bytes.Compare(low.values[0], from.value) > 0 {
+		from.value = low.values[0]
+		if len(r.orders) == 1 && !desc {
+			from.key = low.key
+		}
 	}
-	if at != s {
-		err = finish(at, err)
+	if high != nil {
+		if end := successor(high.values[0]); bytes.Compare(end, to.value) < 0 {
+			to.value = end
+			if len(r.orders) == 1 && !desc {
+				to = bound{value: high.values[0], key: high.key + "\x00"}
+			}
+		}
 	}
-	return err
+	return from, to
 }
 
-// collect adds the documents of a scan to a page.
-func (r *run) collect(t *top) visit {
-	var c candidate
-	return func(at row, doc docID) (bool, error) {
-		r.place(&c, at)
-		c.doc = doc
-		t.add(&c)
+// orderedWalk is one walk along an index.
+type orderedWalk struct {
+	*run
+	*filler
+	ix        *index
+	reverse   bool
+	grouped   bool
+	byKey     bool // within a group the keys alone decide
+	scanLimit int64
+	overLimit bool
+}
+
+// take adds the document of an entry to the page.
+func (w *orderedWalk) take(e indexEntry) (bool, error) {
+	return w.examine(e.doc, unsafeString(e.key), w.visit)
+}
+
+// examine calls f with the document of an entry, and reports whether the walk goes on.
+func (w *orderedWalk) examine(doc docID, key string, f visit) (bool, error) {
+	more, err := w.document(w.ix, doc, key, f)
+	w.overLimit = more && w.rows > w.scanLimit
+	return more && !w.overLimit, err
+}
+
+// pair is a copy of an entry's key and document.
+type pair struct {
+	key string
+	doc docID
+}
+
+// groups takes the entries of one value after the other. As long as groups are small, one walk
+// reads them.
+func (w *orderedWalk) groups(from, to bound) error {
+	for {
+		var value []byte
+		var members []pair
+		large := false
+		err := w.walk(w.ix, from, to, w.reverse, func(e indexEntry) (bool, error) {
+			if len(members) > 0 && !bytes.Equal(e.value, value) {
+				if more, err := w.sorted(members); err != nil || !more {
+					return false, err
+				}
+				members = members[:0]
+			}
+			if len(members) == 0 {
+				value = append(value[:0], e.value...)
+			}
+			members = append(members, pair{key: string(e.key), doc: e.doc})
+			large = w.byKey && len(members) > groupRead
+			return !large, nil
+		})
+		if err == nil && !large && !w.full() && !w.overLimit {
+			_, err = w.sorted(members)
+		}
+		if err != nil || !large {
+			return err
+		}
+		// Keys ascend in every order, and descend only backward.
+		first, end := bound{value: value}, bound{value: successor(value)}
+		if a := w.after; a != nil && bytes.Equal(a.values[0], value) {
+			first.key = a.key
+		}
+		if b := w.before; b != nil && bytes.Equal(b.values[0], value) {
+			end = bound{value: value, key: b.key}
+		}
+		if err := w.walk(w.ix, first, end, w.q.Backward, w.take); err != nil || w.full() || w.overLimit {
+			return err
+		}
+		if w.reverse {
+			to = bound{value: value}
+		} else {
+			from = bound{value: successor(value)}
+		}
+	}
+}
+
+// sorted takes the entries of a group in the query's order, and reports whether the walk goes on.
+func (w *orderedWalk) sorted(members []pair) (bool, error) {
+	if w.byKey {
+		slices.SortFunc(members, func(a, b pair) int { return strings.Compare(a.key, b.key) })
+		if w.q.Backward {
+			slices.Reverse(members)
+		}
+		for _, m := range members {
+			if more, err := w.examine(m.doc, m.key, w.visit); err != nil || !more {
+				return false, err
+			}
+		}
 		return true, nil
 	}
-}
-
-// scanPage answers the query by looking at all documents.
-func (r *run) scanPage() ([]*driver.Version, error) {
-	t := &top{r: r, limit: r.q.Limit}
-	if err := r.scan(r.collect(t)); err != nil {
-		return nil, err
+	t := &top{r: w.run}
+	if w.q.Limit > 0 {
+		t.limit = w.q.Limit - len(w.out)
 	}
-	return t.page()
-}
-
-// top keeps the candidates of a page: the first of the order, or the last for a
-// page that is read backward. Without a limit it keeps all.
-type top struct {
-	r     *run
-	limit int
-	list  []*candidate // once it is full, a heap with the last of the page on top
-}
-
-// after reports whether a comes after b in the direction of the page.
-func (t *top) after(a, b *candidate) bool {
-	c := t.r.compare(a, b)
-	if t.r.q.Backward {
-		return c < 0
-	}
-	return c > 0
-}
-
-func (t *top) Len() int           { return len(t.list) }
-func (t *top) Less(i, j int) bool { return t.after(t.list[i], t.list[j]) }
-func (t *top) Swap(i, j int)      { t.list[i], t.list[j] = t.list[j], t.list[i] }
-func (t *top) Push(x any)         { t.list = append(t.list, x.(*candidate)) }
-func (t *top) Pop() any {
-	last := t.list[len(t.list)-1]
-	t.list = t.list[:len(t.list)-1]
-	return last
-}
-
-// add keeps a copy of a candidate if it belongs to the page so far.
-func (t *top) add(c *candidate) {
-	switch {
-	case !t.r.within(c):
-	case t.limit == 0 || len(t.list) < t.limit:
-		t.list = append(t.list, t.r.clone(c))
-		if len(t.list) == t.limit {
-			heap.Init(t)
+	add := w.collect(t)
+	for _, m := range members {
+		if more, err := w.examine(m.doc, m.key, add); err != nil || !more {
+			return false, err
 		}
-	case t.after(t.list[0], c):
-		t.list[0] = t.r.clone(c)
-		heap.Fix(t, 0)
 	}
-}
-
-// read reads the versions of the candidates, in the query's order, until the page
-// is full.
-func (t *top) read(into *filler) error {
-	slices.SortFunc(t.list, t.r.compare)
-	if t.r.q.Backward {
-		slices.Reverse(t.list)
-	}
-	for _, c := range t.list {
-		if into.full() {
-			break
-		}
-		v, err := t.r.version(c)
-		if err != nil {
-			return err
-		}
-		into.add(v)
-	}
-	return nil
-}
-
-// page returns the versions of the candidates.
-func (t *top) page() ([]*driver.Version, error) {
-	p := &filler{r: t.r}
-	err := t.read(p)
-	return p.page(), err
-}
-
-// version reads the version of a candidate.
-func (r *run) version(c *candidate) (*driver.Version, error) {
-	if c.kept != nil {
-		return c.kept, nil
-	}
-	v, err := r.c.get(r.coll, driver.Ref{Key: c.key, At: r.at}, r.q.Fields)
-	if err == nil && v == nil {
-		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)
-	}
-	return v, err
+	err := t.read(w.filler)
+	return !w.full(), err
 }
