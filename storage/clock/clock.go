@@ -12,7 +12,6 @@ package clock
 import (
 	"context"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -33,8 +32,6 @@ const bound = driver.Instant(Bound / time.Microsecond)
 // of goroutines; one batch of commits is in flight at a time.
 type Clock struct {
 	opts Options
-	// elapsed is Options.Elapsed, or less than that, but enough at least.
-	elapsed func(enough time.Duration) time.Duration
 	// The time of day when the clock was made, and what had passed then.
 	start  driver.Instant
 	passed time.Duration
@@ -65,31 +62,20 @@ type Options struct {
 
 // New returns a clock.
 func New(opts Options) *Clock {
-	elapsed := func(time.Duration) time.Duration { return opts.Elapsed() }
 	if opts.Elapsed == nil {
-		passed, begin := systemElapsed(), time.Now() //nolint:forbidigo // only differences are used
-		elapsed = func(enough time.Duration) time.Duration {
-			// Go's monotonic clock is enough as long as the machine is not suspended, and
-			// needs no system call.
-			if least := passed + time.Since(begin); least >= enough { //nolint:forbidigo // see begin
-				return least
-			}
-			return systemElapsed()
-		}
+		opts.Elapsed = systemElapsed
 	}
 	if opts.Cover == nil {
 		opts.Cover = func(driver.Instant) {}
 	}
-	return &Clock{opts: opts, elapsed: elapsed, start: driver.InstantOf(opts.Now()), passed: elapsed(math.MaxInt64), last: opts.Last}
+	return &Clock{opts: opts, start: driver.InstantOf(opts.Now()), passed: opts.Elapsed(), last: opts.Last}
 }
 
 // wall is the time of day, or what it should be where it has jumped ahead. The
 // caller holds the lock.
 func (c *Clock) wall() driver.Instant {
 	wall := driver.InstantOf(c.opts.Now())
-	// The time of day is right if so much has passed.
-	agrees := time.Duration(wall-bound-c.start) * time.Microsecond
-	expected := c.start + driver.Instant((c.elapsed(c.passed+agrees)-c.passed)/time.Microsecond)
+	expected := c.start + driver.Instant((c.opts.Elapsed()-c.passed)/time.Microsecond)
 	jumped := wall > expected+bound
 	if jumped != c.jumped {
 		c.jumped = jumped
