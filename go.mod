@@ -43,7 +43,7 @@ require (
 )
 
 require (
-	github.com/agnivade/levenshtein v1.2.2
+	github.com/agnivade/levenshtein v1.2.2 // indirect
 	github.com/andybalholm/brotli v1.2.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

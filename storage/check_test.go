@@ -55,22 +55,3 @@ func TestFutureNamesTheRemedy(t *testing.T) {
 		}
 	}
 }
-
-func TestSimilarMember(t *testing.T) {
-	project := fixtureTypes()[0]
-	for path, want := range map[string]string{
-		"stargazer_count":            "stargazers_count", // misspelt
-		"stars":                      "stargazers_count", // its name in GraphQL
-		"Name":                       "name",
-		"current_release.publishdAt": "published_at",
-		"releases.tga":               "",
-		"nothing_like_it":            "",
-		"name.x":                     "",
-		"unknown.tag":                "",
-		"":                           "",
-	} {
-		if got := project.SimilarMember(path); got != want {
-			t.Errorf("%q: %q, want %q", path, got, want)
-		}
-	}
-}

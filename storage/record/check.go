@@ -6,46 +6,37 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// maxMismatches bounds the mismatches of one document that are counted separately.
+// maxMismatches is after how many mismatches of a document nothing more is looked for.
 const maxMismatches = 1000
 
 // Validate checks a document in normal form against the type, for versions that
 // were recorded elsewhere. It returns the paths of the members that the type
 // does not declare (stored names, with dots; those in lists without an index),
-// and a *MismatchError for the first value that is not as the type declares it;
-// it looks no further.
+// and a *MismatchError for the first value that is not as the type declares it.
 func (t *Type) Validate(data []byte) (undeclared []string, err error) {
-	c := checker{exact: true, most: 1}
-	if err := c.document(t, data); err != nil {
-		return nil, err
+	undeclared, mismatches, err := t.ValidateAll(data)
+	if err == nil && len(mismatches) > 0 {
+		err = mismatches[0]
 	}
-	if len(c.mismatches) > 0 {
-		return c.undeclared, c.mismatches[0]
-	}
-	return c.undeclared, nil
+	return undeclared, err
 }
 
-// ValidateAll is Validate for those who keep what does not fit: it goes on
-// behind each mismatch, and returns at most 1,000 of them. The error is that of
-// data that is no document.
+// ValidateAll is Validate for those who keep what does not fit: it returns up to 1,000
+// mismatches. The error is that of data that is no document.
 func (t *Type) ValidateAll(data []byte) (undeclared []string, mismatches []*MismatchError, err error) {
-	c := checker{exact: true, most: maxMismatches}
-	if err := c.document(t, data); err != nil {
-		return nil, nil, err
-	}
-	return c.undeclared, c.mismatches, nil
+	c := checker{exact: true}
+	err = c.document(t, data)
+	return c.undeclared, c.mismatches, err
 }
 
 // Unreadable returns what reading a document in normal form would fail at, up to
 // 1,000 values. The error is that of data that is no document.
 func (t *Type) Unreadable(data []byte) ([]*MismatchError, error) {
-	c := checker{most: maxMismatches}
+	c := checker{}
 	err := c.document(t, data)
 	return c.mismatches, err
 }
@@ -53,11 +44,11 @@ func (t *Type) Unreadable(data []byte) ([]*MismatchError, error) {
 // NewMismatches returns what cannot be read in data, and could be in what was there before, which
 // may be nil. Paths are in the names of the schema.
 func (t *Type) NewMismatches(was, data []byte) ([]*MismatchError, error) {
-	c := checker{schema: true, most: maxMismatches}
+	c := checker{schema: true}
 	if err := c.document(t, data); err != nil || len(c.mismatches) == 0 || was == nil {
 		return c.mismatches, err
 	}
-	before := checker{schema: true, most: maxMismatches}
+	before := checker{schema: true}
 	err := before.document(t, was)
 	return slices.DeleteFunc(c.mismatches, func(m *MismatchError) bool {
 		return slices.ContainsFunc(before.mismatches, func(n *MismatchError) bool { return n.Path == m.Path })
@@ -93,7 +84,6 @@ func nonEmpty(b []byte) []byte {
 type checker struct {
 	exact      bool // moments and days must be written as they are accepted now
 	schema     bool // paths are in the names of the GraphQL schema
-	most       int  // mismatches, after which it stops
 	path       []step
 	undeclared []string
 	told       map[string]bool // what undeclared has
@@ -109,7 +99,7 @@ func (c *checker) document(t *Type, data []byte) error {
 	return nil
 }
 
-func (c *checker) stopped() bool { return len(c.mismatches) >= c.most }
+func (c *checker) stopped() bool { return len(c.mismatches) >= maxMismatches }
 
 type step struct {
 	name  string
@@ -151,15 +141,10 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		seen = make([]bool, len(o.Fields))
 	}
 	ok := rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i := next
-		if i >= len(o.Fields) || o.Fields[i].Stored != string(name) {
-			var ok bool
-			if i, ok = o.byStored[string(name)]; !ok {
-				if i, ok = o.byStored[rawjson.Name(name)]; !ok {
-					c.unknown(rawjson.Name(name))
-					return !c.stopped()
-				}
-			}
+		i := o.place(name, next)
+		if i < 0 {
+			c.unknown(rawjson.Name(name))
+			return !c.stopped()
 		}
 		next = i + 1
 		f := &o.Fields[i]
@@ -301,35 +286,4 @@ func (f *Field) expected() string {
 	default:
 		return f.ElemName()
 	}
-}
-
-// SimilarMember returns the stored name of a field that somebody may have meant
-// by a member that the type does not declare: one whose name in GraphQL is the
-// member's, or that differs in a letter or two. The path is one that Validate
-// returned. It returns "" where there is none.
-func (t *Type) SimilarMember(path string) string {
-	t.prepare()
-	o := t.Object
-	names := strings.Split(path, ".")
-	for _, name := range names[:len(names)-1] {
-		i := o.StoredAs(name)
-		if i < 0 || o.Fields[i].Object == nil {
-			return ""
-		}
-		o = o.Fields[i].Object
-	}
-	name := names[len(names)-1]
-	if f := o.Field(name); f != nil {
-		return f.Stored
-	}
-	best, distance := "", min(2, len(name)/3)+1
-	for i := range o.Fields {
-		f := &o.Fields[i]
-		for _, known := range []string{f.Stored, f.Name} {
-			if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(known)); d < distance {
-				best, distance = f.Stored, d
-			}
-		}
-	}
-	return best
 }

@@ -227,19 +227,12 @@ func (s Span) At(raw []byte) []byte {
 // Index finds the declared members of an object.
 func Index(t *ObjectType, raw []byte) []Span {
 	spans := make([]Span, len(t.Fields))
-	next := 0 // members mostly come in the order in which they are declared
+	next := 0
 	rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i := next
-		if i >= len(t.Fields) || t.Fields[i].Stored != string(name) {
-			var ok bool
-			if i, ok = t.byStored[string(name)]; !ok {
-				if i, ok = t.byStored[rawjson.Name(name)]; !ok {
-					return true
-				}
-			}
+		if i := t.place(name, next); i >= 0 {
+			spans[i] = Span{uint32(start), uint32(end)}
+			next = i + 1
 		}
-		spans[i] = Span{uint32(start), uint32(end)}
-		next = i + 1
 		return true
 	})
 	return spans
@@ -289,18 +282,16 @@ func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
 		return append(dst, raw...)
 	}
 	dst = append(dst, '{')
-	first := true
+	next := 0
 	rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i, ok := o.byStored[string(name)]
-		if !ok {
-			if i, ok = o.byStored[rawjson.Name(name)]; !ok {
-				return true
-			}
+		i := o.place(name, next)
+		if i < 0 {
+			return true
 		}
-		if !first {
+		if dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
-		first = false
+		next = i + 1
 		f := &o.Fields[i]
 		dst = append(rawjson.AppendString(dst, f.Name), ':')
 		dst = f.appendVisible(dst, raw[start:end])

@@ -224,15 +224,6 @@ func (b *batch) cut(line int64) {
 	b.versions, b.origins = b.versions[:n], b.origins[:n]
 }
 
-// similar names a field that may be meant by a member that is not declared.
-func (l *loader) similar(r remark) string {
-	t := l.store.ByCollection()[r.collection]
-	if t == nil || r.problem != "" {
-		return ""
-	}
-	return t.SimilarMember(r.path)
-}
-
 // count adds a batch, as far as it was kept, to the report.
 func (l *loader) count(o outcome, stopped *LineError) {
 	l.report.Added += o.result.Added
@@ -251,7 +242,7 @@ func (l *loader) count(o outcome, stopped *LineError) {
 	}
 	for i := range o.origins {
 		for _, r := range o.origins[i].remarks {
-			l.report.remark(r, l.similar)
+			l.report.remark(r)
 		}
 	}
 }

@@ -46,10 +46,7 @@ type Remark struct {
 	Problem string
 	// Readable says that such a value can be read all the same.
 	Readable bool
-	// Similar is the stored name of a field that may be meant by a member that
-	// is not declared; empty if there is none.
-	Similar string
-	Count   int64
+	Count    int64
 }
 
 // remark identifies a Remark.
@@ -61,8 +58,8 @@ type remark struct {
 // maxRemarks bounds how many different remarks are counted separately.
 const maxRemarks = 1000
 
-// remark counts a remark. Similar is asked once for each member.
-func (r *ImportReport) remark(m remark, similar func(remark) string) {
+// remark counts a remark.
+func (r *ImportReport) remark(m remark) {
 	i, ok := r.index[m]
 	switch {
 	case ok:
@@ -72,7 +69,7 @@ func (r *ImportReport) remark(m remark, similar func(remark) string) {
 			r.index = make(map[remark]int)
 		}
 		r.index[m] = len(r.Remarks)
-		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Readable: m.readable, Similar: similar(m), Count: 1})
+		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Readable: m.readable, Count: 1})
 	default:
 		r.MoreRemarks++
 	}
@@ -89,13 +86,9 @@ func (r *ImportReport) Print(w io.Writer) error {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Path, b.Path))
 	})
 	for _, m := range remarks {
-		hint := ""
-		if m.Similar != "" {
-			hint = fmt.Sprintf("; did you mean %s?", m.Similar)
-		}
 		switch {
 		case m.Problem == "":
-			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, shownPath(m.Path), versions(m.Count), hint)
+			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL", m.Collection, shownPath(m.Path), versions(m.Count))
 		case m.Readable:
 			p.line("%s %s: kept in %s, can be read, not written", m.Collection, m.Problem, versions(m.Count))
 		default:
