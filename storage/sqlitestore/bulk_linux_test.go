@@ -31,7 +31,9 @@ func TestPagesAreKeptAfterALargeLoad(t *testing.T) {
 	if _, err := s.Load(t.Context(), vs); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.writer.submit(&request{ctx: t.Context(), run: s.writer.endBulk}), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)")); err != nil {
+	if err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
+		return errors.Join(s.writer.endBulk(), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)"))
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	const times = 100

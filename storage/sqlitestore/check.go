@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,7 +25,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 		}
 		for _, coll := range s.collections {
 			k := &checker{conn: c, coll: coll, report: report, epochs: make([][]epoch, len(coll.indexes)), live: make([]int64, len(coll.indexes))}
-			if err := k.run(); err != nil {
+			if err := cmp.Or(k.documents(), k.currentStates(), k.counters()); err != nil {
 				return err
 			}
 		}
@@ -54,20 +53,24 @@ type checker struct {
 	coll   *collection
 	report func(problem string)
 
-	// Counted from the history, to compare with the counters in the file:
+	// What follows from the history, to compare with the counters in the file:
 	// the entries of each epoch of each index, and the live ones.
 	epochs [][]epoch
 	live   []int64
-
-	documents, versions, present int64
-	last                         driver.Instant
 }
 
 func (k *checker) problem(key, format string, args ...any) {
 	k.report(fmt.Sprintf("%s %q: %s", k.coll.name, key, fmt.Sprintf(format, args...)))
 }
 
-func (k *checker) run() error {
+// Rows of a collection, whose number is parameter 1, by their identifiers.
+const (
+	ofDocuments = ` FROM documents d WHERE d.id >= ?1 << 28 AND d.id < ?1 + 1 << 28`
+	ofVersions  = ` FROM versions v WHERE v.id >= ?1 << 54 AND v.id < ?1 + 1 << 54`
+)
+
+// documents checks the history of each document, and compares it with the indexes.
+func (k *checker) documents() error {
 	for i, ix := range k.coll.indexes {
 		epochs, err := k.readEpochs(ix.id)
 		if err != nil {
@@ -78,27 +81,14 @@ func (k *checker) run() error {
 		}
 		k.epochs[i] = epochs
 	}
-	s, err := k.prepare(`SELECT `+documentColumns+` FROM documents d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id`, docOf(k.coll.id, 0), docOf(k.coll.id+1, 0))
+	s, err := k.prepare(`SELECT d.id, d.key`+ofDocuments, k.coll.id)
 	if err != nil {
 		return err
 	}
-	if err := k.rows(s, k.document); err != nil {
-		return err
-	}
-	return k.counters()
+	return k.rows(s, func(s *sqlite.Stmt) error { return k.document(docID(s.ColumnInt64(0)), s.ColumnText(1)) })
 }
 
-// document compares a document's row with its history.
-func (k *checker) document(s *sqlite.Stmt) error {
-	doc := docID(s.ColumnInt64(colID))
-	row, err := k.version(s, k.coll.name, true, nil)
-	if err != nil {
-		return err
-	}
-	k.documents++
-	if !row.Deleted {
-		k.present++
-	}
+func (k *checker) document(doc docID, key string) error {
 	h, err := k.prepare(`SELECT `+versionColumns+` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`, doc.version(0), (doc + 1).version(0))
 	if err != nil {
 		return err
@@ -110,12 +100,11 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		if err != nil {
 			return err
 		}
-		k.versions++
 		if history.Last != nil {
 			history.Last.SupersededAt = v.RecordedAt // which is not stored
 		}
 		for _, problem := range history.Next(v) {
-			k.problem(row.Key, "%s", problem)
+			k.problem(key, "%s", problem)
 		}
 		expected.next(int64(v.RecordedAt), k.coll.values(v.Data))
 		return nil
@@ -123,28 +112,41 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		return err
 	}
 	for _, problem := range history.End() {
-		k.problem(row.Key, "%s", problem)
+		k.problem(key, "%s", problem)
 	}
-	last := history.Last
-	if last == nil {
+	return k.entries(doc, key, expected.entries)
+}
+
+// currentStates compares the documents with their last versions.
+func (k *checker) currentStates() error {
+	s, err := k.prepare(`SELECT d.key, d.number FROM (SELECT *`+ofDocuments+`) d LEFT JOIN versions v ON v.id = (d.id << 26) + d.number
+		WHERE (d.at, d.op, d.deleted, d.author, d.message, d.grp, d.changed, d.collection, d.key, d.seal, d.data)
+			IS NOT (v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.collection, v.key, v.seal, v.data)
+			OR EXISTS (SELECT 1 FROM versions n WHERE n.id = v.id + 1)`, k.coll.id)
+	if err != nil {
+		return err
+	}
+	return k.rows(s, func(s *sqlite.Stmt) error {
+		k.problem(s.ColumnText(0), "the current state is not that of the last version, %d", s.ColumnInt64(1))
 		return nil
-	}
-	k.last = max(k.last, last.RecordedAt)
-	if row.Number != last.Number || row.RecordedAt != last.RecordedAt || row.Op != last.Op || row.Deleted != last.Deleted ||
-		row.Author != last.Author || row.Message != last.Message || row.Group != last.Group ||
-		row.Key != last.Key || !slices.Equal(row.Changed, last.Changed) || string(row.Seal) != string(last.Seal) || string(row.Data) != string(last.Data) {
-		k.problem(row.Key, "the current state is not that of the last version, %d", last.Number)
-	}
-	return k.entries(doc, row.Key, expected.entries)
+	})
 }
 
 // entries compares the expected entries of a document with the indexes.
 func (k *checker) entries(doc docID, key string, entries [][]interval) error {
 	for i, ix := range k.coll.indexes {
+		find := func(e interval, query string, where, until int64) error {
+			// An entry that ends with its epoch may have that end or none there.
+			n, err := k.integer(query, where, []byte(e.value), key, e.since, doc, until, e.until)
+			if err == nil && n != 1 {
+				k.problem(key, "the index on %v has no entry since %s, or another one", ix.decl.Path, driver.Instant(e.since))
+			}
+			return err
+		}
 		for _, e := range entries[i] {
 			if e.until == forever {
 				k.live[i]++
-				if err := k.find(ix, key, `SELECT document, ?4 FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, ix.id, e, int64(doc), e.since); err != nil {
+				if err := find(e, `SELECT count(*) FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 AND since = ?4 AND document = ?5 AND ?6 = ?7`, ix.id, forever); err != nil {
 					return err
 				}
 			}
@@ -164,7 +166,7 @@ func (k *checker) entries(doc docID, key string, entries [][]interval) error {
 				} else {
 					p.closed++
 				}
-				if err := k.find(ix, key, `SELECT document, until FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, p.id, e, int64(doc), until); err != nil {
+				if err := find(e, `SELECT count(*) FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4 AND document = ?5 AND until IN (?6, ?7)`, p.id, until); err != nil {
 					return err
 				}
 			}
@@ -173,45 +175,29 @@ func (k *checker) entries(doc docID, key string, entries [][]interval) error {
 	return nil
 }
 
-// find reports an entry that is missing or differs.
-func (k *checker) find(ix *index, key, query string, where int64, e interval, doc, until int64) error {
-	s, err := k.prepare(query, where, []byte(e.value), key, e.since)
-	if err != nil {
-		return err
-	}
-	row, err := s.Step()
-	switch {
-	case err != nil:
-	case !row:
-		k.problem(key, "the index on %v has no entry since %s", ix.decl.Path, driver.Instant(e.since))
-	case s.ColumnInt64(0) != doc, s.ColumnInt64(1) != until && s.ColumnInt64(1) != e.until:
-		// An entry that ends with its epoch may have that end or none there.
-		k.problem(key, "the index on %v has a wrong entry since %s", ix.decl.Path, driver.Instant(e.since))
-	}
-	return finish(s, err)
-}
-
-// counters compares the counters, which also finds superfluous entries.
+// counters compares the counters, which also finds superfluous rows and entries.
 func (k *checker) counters() error {
-	count := func(what string, want int64, query string, values ...any) error {
-		got, err := k.integer(query, values...)
+	count := func(what string, want int64, query string, of int64) error {
+		got, err := k.integer(query, of)
 		if err == nil && got != want {
 			k.report(fmt.Sprintf("%s: %d %s, but the history says %d", k.coll.name, got, what, want))
 		}
 		return err
 	}
-	id := k.coll.id
-	if err := cmp.Or(
-		count("documents", k.documents, `SELECT sequence FROM collections WHERE id = ?1`, id),
-		count("live documents", k.present, `SELECT live FROM collections WHERE id = ?1`, id),
-		count("versions", k.versions, `SELECT versions FROM collections WHERE id = ?1`, id),
-		count("rows of history", k.versions, `SELECT count(*) FROM versions WHERE collection = ?1`, id),
-		count("documents of another collection", 0, `SELECT count(*) FROM documents WHERE id >= ?1 AND id < ?2 AND collection <> ?3`, docOf(id, 0), docOf(id+1, 0), id),
-		count("rows of history of another document or collection", 0, `SELECT count(*) FROM versions WHERE id >= ?1 AND id < ?2 AND (collection <> ?3 OR document <> id >> 26)`,
-			docOf(id, 0).version(0), docOf(id+1, 0).version(0), id),
-		count("µs of the last commit", int64(k.last), `SELECT last FROM collections WHERE id = ?1`, id),
-	); err != nil {
-		return err
+	for _, c := range [...]struct{ what, query, history string }{
+		{"live documents", `SELECT live FROM collections WHERE id = ?1`, `SELECT count(*)` + ofDocuments + ` AND NOT deleted`},
+		{"versions", `SELECT versions FROM collections WHERE id = ?1`, `SELECT count(*)` + ofVersions},
+		{"µs of the last commit", `SELECT last FROM collections WHERE id = ?1`, `SELECT max(at)` + ofVersions},
+		{"documents beyond the last one", `SELECT count(*)` + ofDocuments + ` AND d.id > (?1 << 28) + (SELECT sequence FROM collections WHERE id = ?1)`, `SELECT 0 * ?1`},
+		{"rows of history of no document, another one or another collection", `SELECT count(*)` + ofVersions + ` AND (v.collection <> ?1 OR v.document <> v.id >> 26 OR v.document NOT IN (SELECT id FROM documents))`, `SELECT 0 * ?1`},
+	} {
+		want, err := k.integer(c.history, k.coll.id)
+		if err == nil {
+			err = count(c.what, want, c.query, k.coll.id)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for i, ix := range k.coll.indexes {
 		if err := cmp.Or(
@@ -250,28 +236,25 @@ func (s *Store) repair(ctx context.Context) error {
 	if _, err := w.integer(`UPDATE loaded SET at = ?1 WHERE at > ?1`, present); err != nil {
 		return err
 	}
-	attempted, err := w.attemptedAfter(present)
-	if err != nil {
-		return err
-	}
 	latest, err := w.integer(`SELECT max(at) FROM versions WHERE at <= ?1`, present)
 	if err != nil {
 		return err
 	}
-	first := latest + 1
+	first, n := latest+1, 0
 	if err := w.exec(`CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL)`); err != nil {
 		return err
 	}
-	st, err := w.prepare(`SELECT DISTINCT at FROM versions WHERE at > ?1 ORDER BY at`, present)
+	st, err := w.prepare(`SELECT v.at, w.id FROM versions v LEFT JOIN writes w ON w.version = v.id WHERE v.at > ?1 GROUP BY v.at ORDER BY v.at`, present)
 	if err != nil {
 		return err
 	}
-	n := 0
 	if err := w.rows(st, func(st *sqlite.Stmt) error {
-		at := st.ColumnInt64(0)
-		latest = max(latest+1, attempted[at])
 		n++
-		_, err := w.integer(`INSERT INTO moved(old, new) VALUES(?1, ?2)`, at, latest)
+		latest++
+		if at := attemptedAt(w.raw(st, 1)); at <= present {
+			latest = max(latest, int64(at))
+		}
+		_, err := w.integer(`INSERT INTO moved(old, new) VALUES(?1, ?2)`, st.ColumnInt64(0), latest)
 		return err
 	}); err != nil || n == 0 {
 		return err
@@ -329,24 +312,11 @@ func (w *writer) sealSince(ctx context.Context, since int64) error {
 	return err
 }
 
-// attemptedAfter returns when the versions after an instant were attempted, by their
-// times, if their identifiers have a time that is not after the instant.
-func (w *writer) attemptedAfter(present driver.Instant) (map[int64]int64, error) {
-	st, err := w.prepare(`SELECT v.at, w.id FROM writes w JOIN versions v ON v.id = w.version WHERE v.at > ?1`, present)
-	if err != nil {
-		return nil, err
+// attemptedAt returns when a write was attempted, by its identifier; 0 where that has no time.
+func attemptedAt(id []byte) driver.Instant {
+	u, err := uuid.FromBytes(id)
+	if err != nil || u.Version() != 7 {
+		return 0
 	}
-	attempted := map[int64]int64{}
-	err = w.rows(st, func(st *sqlite.Stmt) error {
-		id, err := uuid.FromBytes(w.raw(st, 1))
-		if err != nil || id.Version() != 7 {
-			return nil
-		}
-		seconds, nanos := id.Time().UnixTime()
-		if at := driver.InstantOf(time.Unix(seconds, nanos)); at <= present {
-			attempted[st.ColumnInt64(0)] = int64(at)
-		}
-		return nil
-	})
-	return attempted, err
+	return driver.InstantOf(time.Unix(u.Time().UnixTime()))
 }

@@ -110,11 +110,6 @@ func (w *writer) apply(r *request) error {
 	}
 	if r.err != nil {
 		r.versions = nil
-		for _, st := range made {
-			if st != nil {
-				w.forgetNew(st)
-			}
-		}
 		if several {
 			return cmp.Or(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
 		}
@@ -189,7 +184,7 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 	if st.stored != (expected != 0) {
 		return st, nil, nil
 	}
-	if !st.stored {
+	if st.id == 0 {
 		if st.id, err = w.newDocument(st.coll); err != nil {
 			return nil, nil, err
 		}
@@ -197,7 +192,6 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 	v.Seal = seal.New(st.seal, v, in.Schema)
 	won, err := w.writeDocument(st, v, v.Number, expected, v.Seal)
 	if err != nil || !won {
-		w.forgetNew(st)
 		return st, nil, err
 	}
 	if err := w.writeVersion(st, v, v.Number, v.Seal); err != nil {
@@ -207,16 +201,8 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 	return st, v, err
 }
 
-// forgetNew returns the sequence number of a document that was not stored. Numbers must
-// be returned in reverse order, or all of a transaction.
-func (w *writer) forgetNew(st *state) {
-	if !st.stored && st.id != 0 {
-		st.id = 0
-		st.coll.sequence--
-	}
-}
-
-// newDocument takes the next sequence number of a collection.
+// newDocument takes the next sequence number of a collection. If the document is not stored
+// in the end, the number stays unused.
 func (w *writer) newDocument(coll *collection) (docID, error) {
 	if coll.sequence >= maxSequence {
 		return 0, invalidf("%s holds %d documents, the most that this store can", coll.name, coll.sequence)

@@ -145,18 +145,17 @@ func (w *writer) flushEntries() error {
 			for k := range st.entries[i] {
 				if e := &st.entries[i][k]; !e.stored {
 					e.stored = true
-					opening = append(opening, change{ix: ix, st: st, value: e.value, since: e.since})
+					opening = append(opening, change{ix: ix, st: st, value: e.value, since: e.since, until: driver.Forever})
 				}
 			}
 		}
 	}
 	slices.SortFunc(opening, compareChanges)
 	for _, c := range opening {
-		if err := w.open(c); err != nil {
+		if err := w.addInterval(c); err != nil {
 			return err
 		}
 	}
-	w.entries += int64(len(p.closing) + len(p.ended) + len(opening))
 	p.reset()
 	return w.flushIndexes()
 }
@@ -178,16 +177,6 @@ func (w *writer) remove(c *change) (bool, error) {
 	return w.Changes() == 1, nil
 }
 
-// open writes an entry that has not ended.
-func (w *writer) open(c change) error {
-	if _, err := w.integer(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`, c.ix.id, c.value, c.st.key, c.st.id, c.since); err != nil {
-		return err
-	}
-	c.ix.live++
-	c.ix.dirty = true
-	return w.addOpen(c)
-}
-
 // flushIndexes cuts epochs that are too large and writes the counters of all indexes.
 func (w *writer) flushIndexes() error {
 	for _, coll := range w.store.collections {
@@ -205,8 +194,10 @@ func (w *writer) flushIndex(ix *index) error {
 	if !ix.dirty {
 		return nil
 	}
-	if err := w.cut(ix); err != nil {
-		return err
+	if e := &ix.epochs[len(ix.epochs)-1]; e.closed > max(w.store.opts.epochSlack, ix.live) {
+		if err := w.cutOpen(ix); err != nil {
+			return err
+		}
 	}
 	if _, err := w.integer(`UPDATE indexes SET live = ?2 WHERE id = ?1`, ix.id, ix.live); err != nil {
 		return err
@@ -280,14 +271,22 @@ func (w *writer) insertPast(e *epoch, c change, since, until int64) error {
 	return err
 }
 
-// addInterval records an entry that has ended already, in every epoch that it
-// overlaps.
+// addInterval records an entry, in table entries if it has not ended, and in every epoch
+// that it overlaps, except in the open one if it has not ended.
 func (w *writer) addInterval(c change) error {
 	ix := c.ix
 	since, until := int64(c.since), int64(c.until)
+	open := until == forever
+	if open {
+		if _, err := w.integer(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`, ix.id, c.value, c.st.key, c.st.id, since); err != nil {
+			return err
+		}
+		ix.live++
+		ix.dirty = true
+	}
 	for i := len(ix.epochs) - 1; i >= 0 && ix.end(i) > since; i-- {
 		e := &ix.epochs[i]
-		if e.start >= until {
+		if e.start >= until || open && i == len(ix.epochs)-1 {
 			continue
 		}
 		stored := until
@@ -301,19 +300,6 @@ func (w *writer) addInterval(c change) error {
 			return err
 		}
 		e.dirty, ix.dirty = true, true
-	}
-	return nil
-}
-
-// addOpen records an entry that has not ended in the closed epochs that it overlaps.
-func (w *writer) addOpen(c change) error {
-	ix := c.ix
-	for i := len(ix.epochs) - 2; i >= 0 && ix.end(i) > int64(c.since); i-- {
-		if err := w.insertPast(&ix.epochs[i], c, int64(c.since), forever); err != nil {
-			return err
-		}
-		ix.epochs[i].base++
-		ix.epochs[i].dirty, ix.dirty = true, true
 	}
 	return nil
 }
@@ -347,14 +333,6 @@ func (w *writer) endOpen(c change) error {
 		}
 		e.base--
 		e.dirty = true
-	}
-	return nil
-}
-
-// cut closes the open epoch of an index if it is too large.
-func (w *writer) cut(ix *index) error {
-	if e := &ix.epochs[len(ix.epochs)-1]; e.closed > max(w.store.opts.epochSlack, ix.live) {
-		return w.cutOpen(ix)
 	}
 	return nil
 }
@@ -395,7 +373,6 @@ func (w *writer) cutOversized() bool {
 		w.store.log.Error("cutting an epoch failed; reads of the past stay slower", "store", w.store.path, "error", err)
 		return false
 	}
-	w.store.checkpoints.wrote(epochSlack / pagesOfWrite)
 	return true
 }
 

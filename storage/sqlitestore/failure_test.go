@@ -262,12 +262,7 @@ func TestUncertainBatchIsRefused(t *testing.T) {
 			ended <- err
 		}()
 	}
-	queued := func() int {
-		s.writer.mu.Lock()
-		defer s.writer.mu.Unlock()
-		return len(s.writer.queue)
-	}
-	for queued() < 2 {
+	for len(s.writer.queue) < 2 {
 		runtime.Gosched()
 	}
 	close(gate)
@@ -313,4 +308,19 @@ func TestUnreadableLoadIsKept(t *testing.T) {
 		t.Errorf("the last load was at %d (%v), want %d", after, err, before)
 	}
 	_ = s.Close()
+}
+
+// A load that is refused leaves nothing of what it was to write in memory.
+func TestRefusedLoadIsForgotten(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
+	vs := make([]driver.Version, 3)
+	for i := range vs {
+		vs[i] = driver.Version{Collection: "things", Key: fmt.Sprint(i % 2), RecordedAt: driver.Instant(9 - i), Op: driver.OpImport, Data: []byte(`{}`)}
+	}
+	if _, err := s.Load(t.Context(), vs); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Fatalf("a version before the last one: %v", err)
+	}
+	if kept := s.writer.added[:cap(s.writer.added)]; len(kept) > 0 {
+		t.Errorf("%d versions are kept", len(kept))
+	}
 }

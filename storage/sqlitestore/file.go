@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -143,17 +146,25 @@ func errUsed(path, how string) error {
 	return driver.Errorf(driver.CodeUnavailable, "%s: another process is using it%s, such as a running server; stop that one, or name another store", path, how)
 }
 
-// acquireDatabase takes a lock on the database itself, against servers that open
-// the same file by another name. It is taken before SQLite creates a log for the name.
+// acquireDatabase takes a lock on the database itself, against servers that open the same
+// file by another name: hard links, or mounts, each with its own log and lock file, so that
+// they would overwrite each other's pages. It is taken before SQLite creates a log for the
+// name. The file must stay open for longer than SQLite's connections, because closing it
+// drops their locks.
 func acquireDatabase(path string, inspect bool) (*os.File, error) {
-	f, taken, err := lockDatabase(path, inspect)
-	switch {
-	case err != nil:
+	f, shared, err := openToLock(path, inspect)
+	if err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", path, err)
-	case !taken:
-		return nil, errUsed(path, " by another name (a link, or a mount of the file)")
 	}
-	return f, nil
+	taken, err := lockDatabase(f, shared)
+	if taken {
+		return f, nil
+	}
+	_ = f.Close() // nothing was written to it
+	if err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", path, err)
+	}
+	return nil, errUsed(path, " by another name (a link, or a mount of the file)")
 }
 
 // isOpen reports whether a file is in use or was not closed: part of its content is
@@ -165,4 +176,73 @@ func isOpen(path string) bool {
 		}
 	}
 	return false
+}
+
+// fileIdentity checks that the paths of an open store still name the files that were
+// opened. If one was deleted or replaced, connections would continue to write into
+// a file without a name: every write would succeed, and be lost with the process.
+// And without the lock file of this process, another one can open the store.
+//
+// A missing file is an error for the rest of the process, even when it comes back:
+// another process may have changed it meanwhile.
+type fileIdentity struct {
+	files  map[string]os.FileInfo
+	missed atomic.Pointer[driver.Error]
+	looked time.Time // by the writer
+}
+
+// checkInterval is how often the writer checks. Writes that were acknowledged since
+// the last check are lost with the file, like all earlier ones.
+const checkInterval = time.Second
+
+// observe notes the files of an open store: its lock, the database, and its log if it
+// has one. The shared memory file is not needed: it is opened by name only by other
+// processes, which the lock prevents.
+func (p *fileIdentity) observe(names ...string) error {
+	p.files = map[string]os.FileInfo{}
+	for _, name := range names {
+		is, err := os.Stat(name)
+		if err != nil {
+			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", name, err)
+		}
+		p.files[name] = is
+	}
+	return nil
+}
+
+// check returns an error with CodeUnavailable when a file was removed or replaced.
+// It takes some microseconds.
+func (p *fileIdentity) check() error {
+	if missed := p.missed.Load(); missed != nil {
+		return missed
+	}
+	for name, was := range p.files {
+		what := "replaced"
+		switch is, err := os.Stat(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			what = "deleted or moved away"
+		case err != nil: // it may be temporary
+			return driver.Refused("the store takes no writes now: its file cannot be looked at",
+				driver.Errorf(driver.CodeUnavailable, "cannot look at %s, and without that nothing is written: %w", name, err))
+		case os.SameFile(is, was):
+			continue
+		}
+		p.missed.CompareAndSwap(nil, driver.Refused("the store takes no writes: its file was removed or replaced",
+			driver.Errorf(driver.CodeUnavailable, "the file %s was %s while the store is open; nothing is written any more, as it would be lost. "+
+				"What is in the store can still be read until this process ends. End it, put the files of the store in place, and start it again", name, what)))
+		return p.missed.Load()
+	}
+	return nil
+}
+
+// recently is check at most once in checkInterval, for the writer.
+func (p *fileIdentity) recently(now time.Time) error {
+	if age := now.Sub(p.looked); p.missed.Load() == nil && age >= 0 && age < checkInterval {
+		return nil
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	p.looked = now
+	return nil
 }

@@ -113,15 +113,11 @@ func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.V
 // the document's row first, which is enough for a current read, and the history
 // only if that row is too new. If the row is given, it is known to be too new.
 func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docID) (*driver.Version, docID, error) {
-	switch {
-	case ref.Number > maxNumber:
+	if ref.Number < 0 || ref.Number > maxNumber {
 		return nil, 0, nil
-	case id == 0:
-	case ref.Number > 0:
-		v, err := c.versionByID(coll, id.version(ref.Number), fields)
-		return v, id, err
-	default:
-		v, err := c.versionAt(coll, id, ref.At, fields)
+	}
+	if id != 0 {
+		v, err := c.lookUpHistory(coll, ref, fields, id)
 		return v, id, err
 	}
 	s, err := c.Prepare(sqlDocumentByKey)
@@ -134,53 +130,44 @@ func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docI
 	if err != nil || !row {
 		return nil, 0, finish(s, err)
 	}
+	var v *driver.Version
 	doc, number, at := docID(s.ColumnInt64(colID)), s.ColumnInt64(colNumber), driver.Instant(s.ColumnInt64(colAt))
 	if ref.Number == number || ref.Number == 0 && at <= ref.At {
-		v, err := c.version(s, coll.name, true, fields)
-		return v, doc, finish(s, err)
-	}
-	c.store.cached.seen(documentKey{coll.id, ref.Key}, doc, at)
-	var v *driver.Version
-	switch {
-	case ref.Number == 0:
-		v, err = c.versionAt(coll, doc, ref.At, fields)
-	case ref.Number < 0 || ref.Number > number:
-	default:
-		v, err = c.versionByID(coll, doc.version(ref.Number), fields)
+		v, err = c.version(s, coll.name, true, fields)
+	} else {
+		c.store.cached.seen(documentKey{coll.id, ref.Key}, doc, at)
+		v, err = c.lookUpHistory(coll, ref, fields, doc)
 	}
 	return v, doc, finish(s, err)
 }
 
+// lookUpHistory reads a version of a document from the history.
+func (c *conn) lookUpHistory(coll *collection, ref driver.Ref, fields []string, doc docID) (*driver.Version, error) {
+	if ref.Number > 0 {
+		return c.versionByID(coll, doc.version(ref.Number), fields)
+	}
+	return c.versionAt(coll, doc, ref.At, fields)
+}
+
 // versionAt reads a document's version as of an instant from the history; nil if
 // there was none.
-func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields []string) (*driver.Version, error) {
-	s, err := c.Prepare(sqlVersionAt)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, int64(doc))
-	s.BindInt64(2, int64(at))
-	row, err := s.Step()
-	if err != nil || !row {
-		return nil, finish(s, err)
-	}
-	v, err := c.historic(s, coll, fields)
-	return v, finish(s, err)
+func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields []string) (v *driver.Version, err error) {
+	err = c.first(sqlVersionAt, func(s *sqlite.Stmt) (err error) {
+		v, err = c.historic(s, coll, fields)
+		return err
+	}, int64(doc), int64(at))
+	return v, err
 }
 
 // versionByID reads a version from the history by its row; nil if there is none.
-func (c *conn) versionByID(coll *collection, id int64, fields []string) (*driver.Version, error) {
-	s, err := c.Prepare(sqlVersionByID)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, id)
-	row, err := s.Step()
-	if err != nil || !row || s.ColumnInt64(colID) != id {
-		return nil, finish(s, err)
-	}
-	v, err := c.historic(s, coll, fields)
-	return v, finish(s, err)
+func (c *conn) versionByID(coll *collection, id int64, fields []string) (v *driver.Version, err error) {
+	err = c.first(sqlVersionByID, func(s *sqlite.Stmt) (err error) {
+		if s.ColumnInt64(colID) == id {
+			v, err = c.historic(s, coll, fields)
+		}
+		return err
+	}, id)
+	return v, err
 }
 
 // historic copies a statement's current row of the history. The statement yields the
@@ -350,7 +337,7 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	d.versions = slices.Insert(d.versions, place, cachedVersion{v, count})
 	d.bytes += size
 	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
-		i := oldest(d.versions, v)
+		i := slices.IndexFunc(d.versions, func(old cachedVersion) bool { return old.Version != v && old.SupersededAt != driver.Forever })
 		if i < 0 {
 			break
 		}
@@ -380,18 +367,6 @@ func (s *versionShard) document(k documentKey, id docID) *cachedDocument {
 	d := &cachedDocument{id: id, bytes: len(k.key) + knownOverhead}
 	s.docs.Add(k, d, d.bytes)
 	return d
-}
-
-// oldest returns the index of the version with the least count, except one given
-// version and the document's last; -1 if there are no others.
-func oldest(versions []cachedVersion, but *driver.Version) int {
-	first := -1
-	for i, v := range versions {
-		if v.Version != but && v.SupersededAt != driver.Forever && (first < 0 || v.count < versions[first].count) {
-			first = i
-		}
-	}
-	return first
 }
 
 func (d *cachedDocument) drop(i int) {

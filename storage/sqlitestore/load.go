@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		now := s.clock.Present()
 		begin := true
 		load := func() error {
-			result, w.added = driver.LoadResult{}, w.added[:0]
+			result = driver.LoadResult{}
 			if begin {
 				if err := w.beginBulk(len(vs)); err != nil {
 					return err
@@ -85,7 +85,6 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 			if result.Added > 0 {
 				s.loaded.Store(int64(instant))
 			}
-			s.checkpoints.wrote(result.Added)
 		}
 		return err
 	}})
@@ -263,7 +262,7 @@ func (w *writer) endBulk() error {
 	}
 	if err == nil {
 		w.store.bulk.Store(false)
-		w.store.checkpoints.wrote(w.store.opts.softLog / pagesOfWrite)
+		w.store.checkpoints.wrote(w.store.opts.softLog)
 	}
 	// SQLite's caches have one limit together: the pages that the writer has beyond its own would take all of the readers'.
 	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)), w.exec("PRAGMA shrink_memory"))

@@ -229,14 +229,11 @@ func (st *stream) wanted(v *driver.Version) bool {
 	return v.Number >= st.q.FromNumber && (st.q.ToNumber == 0 || v.Number < st.q.ToNumber) && st.q.Hints.Hold(v)
 }
 
-// The log of a collection that has conditions is read without the data, which is the larger part,
-// and without the times of the next versions. Both are read apart for the versions that meet the conditions.
 const (
 	logRows        = `SELECT ` + versionColumns + `, ` + versionNext
 	logWithoutData = `SELECT ` + versionHead + `, NULL, ` + versionNext
 	logHeads       = `SELECT ` + versionHead + `, NULL, NULL`
 	logOfDocument  = `SELECT ` + versionColumns
-	sqlRest        = `SELECT v.data, ` + versionNext + ` FROM versions v WHERE v.id = ?1`
 
 	ofCollection = ` FROM versions v WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
 	ofDocument   = ` FROM versions v WHERE v.id >= ?2 AND v.id < ?4`
@@ -246,7 +243,7 @@ const (
 func (st *stream) query() string {
 	columns, of, order := logRows, ofCollection, ` ORDER BY v.at, v.key LIMIT ?6 + 0`
 	switch {
-	case st.twice() || st.doc != 0 && noData(st.q):
+	case st.doc != 0 && noData(st.q):
 		columns = logHeads
 	case st.doc != 0:
 		columns = logOfDocument
@@ -263,9 +260,6 @@ func (st *stream) query() string {
 	}
 	return columns + of + order
 }
-
-// twice reports whether the rows of versions that meet the conditions are read once more.
-func (st *stream) twice() bool { return st.doc == 0 && st.q.Hints.Any() }
 
 // read reads a batch.
 func (st *stream) read(c *conn) error {
@@ -295,8 +289,9 @@ func (st *stream) read(c *conn) error {
 		n++
 		id = s.ColumnInt64(colID)
 		switch {
+		case st.doc == 0 && !s.ColumnIsNull(colNext):
+			last.SupersededAt = driver.Instant(s.ColumnInt64(colNext))
 		case st.doc == 0:
-			last.SupersededAt = instantOr(s, colNext, driver.Forever)
 		case before == nil:
 			first = last
 		case st.q.Backward:
@@ -307,19 +302,8 @@ func (st *stream) read(c *conn) error {
 		if !st.wanted(last) {
 			continue
 		}
-		switch {
-		case st.twice():
-			err = c.readRest(id, func(s *sqlite.Stmt) {
-				last.SupersededAt = instantOr(s, 1, driver.Forever)
-				if !noData(st.q) {
-					last.Data = c.members(s, 0, st.q.Fields)
-				}
-			})
-		case !noData(st.q):
+		if !noData(st.q) {
 			last.Data = c.members(s, colData, st.q.Fields)
-		}
-		if err != nil {
-			break
 		}
 		size += last.Size()
 		st.rows = append(st.rows, last)
@@ -350,19 +334,4 @@ func (st *stream) pass(id int64, v *driver.Version) {
 	} else {
 		st.low, st.from = id+1, placeAfter(v.RecordedAt, v.Key)
 	}
-}
-
-// readRest calls f with a version's data and the time of the next one, in columns 0 and 1, if it
-// is there.
-func (c *conn) readRest(id int64, f func(s *sqlite.Stmt)) error {
-	s, err := c.Prepare(sqlRest)
-	if err != nil {
-		return err
-	}
-	s.BindInt64(1, id)
-	row, err := s.Step()
-	if row {
-		f(s)
-	}
-	return finish(s, err)
 }

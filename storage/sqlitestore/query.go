@@ -125,17 +125,12 @@ func (r *run) position(p *driver.Position) *candidate {
 
 // begin reads the collection's counters in the snapshot.
 func (r *run) begin() error {
-	s, err := r.c.prepare(`SELECT last, live FROM collections WHERE id = ?1`, r.coll.id)
-	if err != nil {
-		return err
-	}
-	row, err := s.Step()
-	if row {
+	return r.c.first(`SELECT last, live FROM collections WHERE id = ?1`, func(s *sqlite.Stmt) error {
 		r.last = driver.Instant(s.ColumnInt64(0))
 		r.live = r.last <= r.at
 		r.size = s.ColumnInt64(1)
-	}
-	return finish(s, err)
+		return nil
+	}, r.coll.id)
 }
 
 // renew takes a new snapshot, in which a scan goes on when the end of its own is requested (see
@@ -184,13 +179,14 @@ func (r *run) whole(c *candidate, i int, into *scope) []byte {
 	if !c.isCut(i) || r.scope.looks.err != nil {
 		return c.values[i]
 	}
-	if err := r.c.readRest(c.doc.version(c.number), func(s *sqlite.Stmt) {
+	if err := r.c.first(`SELECT data FROM versions WHERE id = ?1`, func(s *sqlite.Stmt) error {
 		data := r.c.raw(s, 0)
 		into.slots = slices.Grow(into.slots[:0], r.m.slots)[:r.m.slots]
 		into.enter(data, r.m.paths)
 		into.buf = r.orders[i].append(into.buf[:0], into)
 		r.scope.looks.ended(len(data))
-	}); err != nil {
+		return nil
+	}, c.doc.version(c.number)); err != nil {
 		r.scope.looks.err = err
 	}
 	return into.buf

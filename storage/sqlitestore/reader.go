@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unique"
 	"unsafe"
 
 	"github.com/tidwall/gjson"
@@ -15,20 +16,19 @@ import (
 )
 
 // conn is a connection that reads rows with few allocations: statements are
-// prepared once, and strings that recur from row to row (authors, messages,
-// lists of changed names) are allocated once. One goroutine uses it at a time.
+// prepared once, and what recurs from row to row (authors, messages, lists of
+// changed names) is allocated once. One goroutine uses it at a time.
 type conn struct {
 	*sqlite.Conn
-	store   *Store
-	strings map[string]string
-	lists   map[string][]string
-	column  sliceWriter
-	whole   bool  // the last document that was read was read in full
-	count   int64 // of the snapshot, or of the last one; see versionCache
-	asked   int64 // of pool.asks when the snapshot was taken
+	store  *Store
+	lists  map[string][]string
+	column sliceWriter
+	whole  bool  // the last document that was read was read in full
+	count  int64 // of the snapshot, or of the last one; see versionCache
+	asked  int64 // of pool.asks when the snapshot was taken
 }
 
-// Limits of a connection's strings: their number, after which all are dropped, and
+// Limits of what a connection keeps: the number of lists, after which all are dropped, and
 // the bytes of one string and of the text of one list.
 const (
 	maxInterned      = 4096
@@ -37,7 +37,7 @@ const (
 )
 
 func newConn(c *sqlite.Conn, s *Store) *conn {
-	return &conn{Conn: c, store: s, strings: map[string]string{}, lists: map[string][]string{}, count: unsettled}
+	return &conn{Conn: c, store: s, lists: map[string][]string{}, count: unsettled}
 }
 
 // sliceWriter is an io.Writer that keeps the slice that it is given. With
@@ -108,21 +108,10 @@ func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
 // interned returns a text column, without an allocation if it was seen before.
 func (c *conn) interned(s *sqlite.Stmt, col int) string {
 	b := c.raw(s, col)
-	if len(b) == 0 {
-		return ""
-	}
 	if len(b) > maxInternedBytes {
 		return string(b)
 	}
-	if known, ok := c.strings[string(b)]; ok {
-		return known
-	}
-	if len(c.strings) >= maxInterned {
-		clear(c.strings)
-	}
-	text := string(b)
-	c.strings[text] = text
-	return text
+	return unique.Make(unsafeString(b)).Value() // which is a copy
 }
 
 // changed returns the list in a column, without an allocation if it was seen
@@ -173,14 +162,6 @@ func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []st
 	return v, nil
 }
 
-// instantOr returns a column with an instant; where that is null, another one.
-func instantOr(s *sqlite.Stmt, col int, none driver.Instant) driver.Instant {
-	if s.ColumnIsNull(col) {
-		return none
-	}
-	return driver.Instant(s.ColumnInt64(col))
-}
-
 // exec runs a statement that returns no rows.
 func (c *conn) exec(query string) error {
 	s, err := c.Prepare(query)
@@ -216,6 +197,23 @@ func (c *conn) prepare(query string, values ...any) (*sqlite.Stmt, error) {
 		}
 	}
 	return s, nil
+}
+
+// first runs a statement whose parameters are numbers, and calls f with its first row, if there
+// is one.
+func (c *conn) first(query string, f func(s *sqlite.Stmt) error, parameters ...int64) error {
+	s, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	for i, n := range parameters {
+		s.BindInt64(i+1, n)
+	}
+	row, err := s.Step()
+	if row {
+		err = f(s)
+	}
+	return finish(s, err)
 }
 
 // integer runs a statement that returns one number at most; 0 if it returns no row.

@@ -91,7 +91,6 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 	if err != nil {
 		return err
 	}
-	w.entries += int64(len(vs)) * pagesOfWrite
 	w.pending.touch(st)
 	for i, ix := range coll.indexes {
 		stays := make(map[interval]bool, len(after.entries[i]))
@@ -128,11 +127,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 			if until, ok := ends[h.value]; ok && h.until == forever {
 				h.until = until
 			}
-			add := w.addInterval
-			if h.until == forever {
-				add = w.open
-			}
-			if err := add(ix.change(st, h)); err != nil {
+			if err := w.addInterval(ix.change(st, h)); err != nil {
 				return err
 			}
 		}

@@ -78,12 +78,10 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 // inHistory returns a statement on the row of the history that was current at the
 // query's instant; nil if the document did not exist then.
 func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
-	h, err := r.c.Prepare(sqlVersionAt)
+	h, err := r.c.prepare(sqlVersionAt, doc, r.at)
 	if err != nil {
 		return nil, err
 	}
-	h.BindInt64(1, int64(doc))
-	h.BindInt64(2, int64(r.at))
 	row, err := h.Step()
 	if err != nil || !row || h.ColumnInt64(colDeleted) != 0 {
 		return nil, finish(h, err)
@@ -110,12 +108,10 @@ func (r *run) scan(f visit) error {
 // scanFrom scans after the document last until the end of the snapshot is requested,
 // and sets last to the last document that it examined.
 func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
-	s, err := r.c.Prepare(sqlScan)
+	s, err := r.c.prepare(sqlScan, *last, docOf(r.coll.id+1, 0))
 	if err != nil {
 		return false, err
 	}
-	s.BindInt64(1, int64(*last))
-	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
 	for err == nil {
 		var more bool
 		if more, err = s.Step(); err != nil || !more {

@@ -1,9 +1,13 @@
 package sqlitestore
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
+	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/asof/asof/storage/driver"
@@ -193,3 +197,270 @@ func (s *Store) readLoaded() error {
 }
 
 func pragma(name string, value int) string { return fmt.Sprintf("PRAGMA %s = %d", name, value) }
+
+// declare adds the declared collections and indexes to the file, and drops indexes
+// that are not declared. It runs in the transaction in which the store opens.
+func (s *Store) declare(ctx context.Context) error {
+	w := s.writer
+	for _, decl := range s.opts.Collections {
+		if _, err := w.integer(`INSERT INTO collections(name) VALUES(?1) ON CONFLICT DO NOTHING`, decl.Name); err != nil {
+			return err
+		}
+	}
+	if err := s.readDeclarations(); err != nil {
+		return err
+	}
+	for _, decl := range s.opts.Collections {
+		if err := s.declareIndexes(ctx, s.byName[decl.Name], decl.Indexes); err != nil {
+			return err
+		}
+	}
+	return s.readDeclarations()
+}
+
+// declareIndexes drops and builds indexes until a collection has the declared
+// ones.
+func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []driver.Index) error {
+	wanted := map[*index]bool{}
+	var missing []driver.Index
+	for _, decl := range decls {
+		if ix := coll.index(decl.Path, decl.Kind, decl.List); ix != nil {
+			wanted[ix] = true
+		} else {
+			missing = append(missing, decl)
+		}
+	}
+	for _, ix := range coll.indexes {
+		if wanted[ix] {
+			continue
+		}
+		s.log.InfoContext(ctx, "dropping an index", "collection", coll.name, "path", ix.decl.Path)
+		for _, query := range []string{
+			`DELETE FROM past WHERE epoch IN (SELECT id FROM epochs WHERE idx = ?1)`,
+			`DELETE FROM epochs WHERE idx = ?1`,
+			`DELETE FROM entries WHERE idx = ?1`,
+			`DELETE FROM indexes WHERE id = ?1`,
+		} {
+			if _, err := s.writer.integer(query, ix.id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, decl := range missing {
+		if coll.sequence > 0 { // there is something to build
+			s.log.InfoContext(ctx, "building an index", "collection", coll.name, "path", decl.Path)
+		}
+		if err := s.buildIndex(ctx, coll, decl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDeclarations reads the collections and indexes of the file.
+func (s *Store) readDeclarations() error {
+	s.collections, s.byName, s.byID = nil, map[string]*collection{}, map[int64]*collection{}
+	w := s.writer
+	st, err := w.Prepare(`SELECT id, name FROM collections ORDER BY name`)
+	if err != nil {
+		return err
+	}
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
+		coll := newCollection(st.ColumnInt64(0), st.ColumnText(1))
+		s.collections = append(s.collections, coll)
+		s.byName[coll.name], s.byID[coll.id] = coll, coll
+		return nil
+	}); err != nil {
+		return err
+	}
+	if len(s.collections) > maxCollections {
+		return invalidf("%d collections are more than the %d that a store can hold", len(s.collections), maxCollections)
+	}
+	if st, err = w.Prepare(`SELECT id, collection, path, kind, list FROM indexes ORDER BY id`); err != nil {
+		return err
+	}
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
+		ix := &index{id: st.ColumnInt64(0), decl: driver.Index{Kind: driver.Kind(st.ColumnInt64(3)), List: st.ColumnInt64(4) != 0}}
+		coll := s.byID[st.ColumnInt64(1)]
+		if err := json.Unmarshal([]byte(st.ColumnText(2)), &ix.decl.Path); err != nil || coll == nil {
+			return internalf("index %d is of no collection, or has no path: %v", ix.id, err)
+		}
+		coll.addIndex(ix)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return s.reload(w.conn)
+}
+
+// reload reads the counters and epochs that the writer keeps in memory.
+func (s *Store) reload(c *conn) error {
+	for _, coll := range s.collections {
+		coll.dirty = false
+		st, err := c.prepare(`SELECT sequence, live, versions, last FROM collections WHERE id = ?1`, coll.id)
+		if err != nil {
+			return err
+		}
+		if err := c.rows(st, func(st *sqlite.Stmt) error {
+			coll.sequence, coll.live, coll.versions = st.ColumnInt64(0), st.ColumnInt64(1), st.ColumnInt64(2)
+			coll.last = driver.Instant(st.ColumnInt64(3))
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, ix := range coll.indexes {
+			ix.dirty = false
+			if ix.live, err = c.integer(`SELECT live FROM indexes WHERE id = ?1`, ix.id); err != nil {
+				return err
+			}
+			if ix.epochs, err = c.readEpochs(ix.id); err != nil {
+				return err
+			}
+			if len(ix.epochs) == 0 {
+				return internalf("index %d of %s has no epochs", ix.id, coll.name)
+			}
+		}
+	}
+	return nil
+}
+
+// readEpochs reads an index's epochs in their order.
+func (c *conn) readEpochs(ix int64) ([]epoch, error) {
+	st, err := c.prepare(`SELECT id, start, base, closed FROM epochs WHERE idx = ?1 ORDER BY start`, ix)
+	if err != nil {
+		return nil, err
+	}
+	var epochs []epoch
+	err = c.rows(st, func(st *sqlite.Stmt) error {
+		epochs = append(epochs, epoch{id: st.ColumnInt64(0), start: st.ColumnInt64(1), base: st.ColumnInt64(2), closed: st.ColumnInt64(3)})
+		return nil
+	})
+	return epochs, err
+}
+
+// buildIndex adds an index and fills it from the history.
+func (s *Store) buildIndex(ctx context.Context, coll *collection, decl driver.Index) error {
+	w := s.writer
+	path, err := json.Marshal(decl.Path)
+	if err == nil {
+		_, err = w.integer(`INSERT INTO indexes(collection, path, kind, list) VALUES(?1, ?2, ?3, ?4)`, coll.id, string(path), int64(decl.Kind), decl.List)
+	}
+	if err != nil {
+		return err
+	}
+	ix := &index{id: w.LastInsertRowID(), decl: decl}
+	if err := w.newEpoch(ix, beginning); err != nil {
+		return err
+	}
+	return s.fillIndex(ctx, coll, ix)
+}
+
+// How many documents' entries fillIndex gathers before it writes them.
+const fillBatch = 256
+
+// fillIndex writes the entries of a new index, document by document.
+func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) error {
+	w := s.writer
+	// A separate collection with this index only, so that the others are not written.
+	only := newCollection(coll.id, coll.name)
+	only.addIndex(ix)
+	st, err := w.prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, docOf(coll.id, 0).version(0), docOf(coll.id+1, 0).version(0))
+	if err != nil {
+		return err
+	}
+	var doc *state
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
+		if id := docOfVersion(st.ColumnInt64(0)); doc == nil || doc.id != id {
+			if len(w.pending.touched) >= fillBatch {
+				if err := w.fill(ctx, ix); err != nil {
+					return err
+				}
+			}
+			doc = &state{coll: only, id: id, key: st.ColumnText(1), entries: make([][]entry, 1)}
+		}
+		v := &driver.Version{
+			Deleted: st.ColumnInt64(2) != 0, RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
+		}
+		w.setCurrent(doc, doc.number+1, v)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return w.fill(ctx, ix)
+}
+
+func (w *writer) fill(ctx context.Context, ix *index) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.flushEntries(); err != nil {
+		return err
+	}
+	return w.flushIndex(ix)
+}
+
+// collection is a named set of documents. Its name and its indexes are fixed
+// while the store is open; the counters belong to the writer.
+type collection struct {
+	id      int64
+	name    string
+	indexes []*index
+	// paths finds the values of all indexes in a document; each index names
+	// the slot of its value. slots is the number of slots.
+	paths *paths
+	slots int
+	// keys is the index on the documents' keys, which every collection has. Its
+	// entries are all documents that ever existed, at every instant.
+	keys *index
+
+	sequence int64 // documents that ever existed
+	live     int64
+	versions int64
+	last     driver.Instant // the latest commit
+	dirty    bool           // counters differ from those in the file
+}
+
+// index is a declared index. Its epochs and counters belong to the writer.
+type index struct {
+	id   int64
+	decl driver.Index
+	slot int
+
+	live   int64
+	epochs []epoch // by start; the last one is open
+	dirty  bool
+}
+
+// epoch is an interval of time with all entries of table past that are needed at
+// any instant in it, see entries.go.
+type epoch struct {
+	id     int64
+	start  int64
+	base   int64 // entries that continue after its end
+	closed int64 // the other entries
+	dirty  bool  // counters differ from those in the file
+	whole  bool  // it cannot be cut: all of its changes have one instant
+}
+
+func newCollection(id int64, name string) *collection {
+	return &collection{id: id, name: name, paths: newPaths(), keys: &index{decl: driver.Index{Kind: driver.KindString}}}
+}
+
+// index returns the declared index on a path, nil where there is none.
+func (c *collection) index(path []string, kind driver.Kind, list bool) *index {
+	for _, ix := range c.indexes {
+		if ix.decl.Kind == kind && ix.decl.List == list && slices.Equal(ix.decl.Path, path) {
+			return ix
+		}
+	}
+	return nil
+}
+
+// addIndex adds an index while the store opens.
+func (c *collection) addIndex(ix *index) {
+	ix.slot = c.paths.add(ix.decl.Path, c.slots)
+	if ix.slot == c.slots {
+		c.slots++
+	}
+	c.indexes = append(c.indexes, ix)
+}

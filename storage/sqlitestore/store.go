@@ -194,7 +194,7 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err != nil {
 		return nil, err
 	}
-	s.writer = &writer{conn: c, store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s.writer = newWriter(c, s)
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -210,10 +210,13 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	names := []string{s.path}
+	if s.lock != nil {
+		names = append(names, s.lock.Name())
+	}
 	if !s.frozen {
 		names = append(names, s.path+"-wal")
 	}
-	if err := s.here.observe(s.lock, names...); err != nil {
+	if err := s.here.observe(names...); err != nil {
 		return nil, err
 	}
 	s.checkpoints = startCheckpointer(s, c)
@@ -475,14 +478,8 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	defer s.readers.release(c)
-	if _, err = c.integer(`SELECT count(*) FROM collections`); err != nil {
-		return wrap(err, "reading "+s.path)
-	}
-	pages, err := c.integer(`SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`)
-	if err != nil {
-		return wrap(err, "reading "+s.path)
-	}
-	return s.here.checkBytes(s.path, pages)
+	_, err = c.integer(`SELECT count(*) FROM collections`)
+	return wrap(err, "reading "+s.path)
 }
 
 // Stats implements driver.Engine. Bytes is the size of the file and its log.

@@ -30,7 +30,7 @@ const (
 	fromLive  = `SELECT value, key, document FROM entries WHERE idx = ?1`
 	fromOpen  = fromLive + ` AND since <= ?4`
 	fromPast  = `SELECT value, key, document FROM past WHERE epoch = ?8 AND since <= ?4 AND until > ?4`
-	fromKeys  = `SELECT NULL AS value, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?2 AND key < ?3`
+	fromKeys  = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?2 AND key < ?3`
 	ofValues  = ` AND value >= ?2 AND value < ?3`
 	ofEntries = ` AND (value, key) >= (?2, ?6) AND (value, key) < (?3, ?7)` // takes longer for each entry
 	inOrder   = ` ORDER BY value, key`
@@ -86,23 +86,24 @@ func (r *run) entriesOf(ix *index, before, after string, from, to bound) (*sqlit
 
 // epoch returns the epoch of the query's instant, and whether it is the open one.
 func (r *run) epoch(ix *index) (id int64, open bool, err error) {
-	s, err := r.c.prepare(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
-		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`, ix.id, r.at)
-	if err != nil {
-		return 0, false, err
-	}
-	row, err := s.Step()
-	if row {
+	err = r.c.first(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
+		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`, func(s *sqlite.Stmt) error {
 		id, open = s.ColumnInt64(0), s.ColumnInt64(1) == 0
-	}
-	return id, open, finish(s, err)
+		return nil
+	}, ix.id, int64(r.at))
+	return id, open, err
 }
 
 // walk calls f with the entries of an index between two bounds, in the order of (value, key) or
 // in reverse, until it returns false. Only one walk may run at a time.
 func (r *run) walk(ix *index, from, to bound, reverse bool, f func(e indexEntry) (more bool, err error)) error {
 	order := inOrder
-	if reverse {
+	switch {
+	case ix == r.coll.keys && reverse: // with a constant before the key SQLite sorts
+		order = ` ORDER BY key DESC`
+	case ix == r.coll.keys:
+		order = ` ORDER BY key`
+	case reverse:
 		order = inReverse
 	}
 	s, err := r.entriesOf(ix, "", order, from, to)

@@ -13,23 +13,20 @@ import (
 
 // writer owns the one connection that writes. Its goroutine commits all queued
 // requests in one transaction, with one fsync; meanwhile the next batch is queued.
-// Only this goroutine uses the fields after the queue, and the counters of
-// collections and indexes.
+// Only this goroutine uses the other fields, and the counters of collections and indexes.
 type writer struct {
-	entries int64 // index entries that were written for a batch
 	*conn
 	store *Store
 
-	mu     sync.Mutex
-	queue  []*request
-	closed bool
-	wake   chan struct{} // has room for one
+	queue  chan *request
+	ending chan struct{} // closed when the store closes
 	done   chan struct{} // closed when the goroutine has ended
 
 	cache   stateCache
 	pending pending         // index changes of the running transaction
 	added   []loadedVersion // by Load, see flushAdded
 	values  valueBuffer
+	changes int64 // rows that were changed up to the last commit
 	// For Stats.
 	writes, commits atomic.Int64
 
@@ -37,6 +34,10 @@ type writer struct {
 	bulkTried  time.Time // the time of bulkFailed
 
 	stale bool // the counters could not be read again after a failed write
+}
+
+func newWriter(c *conn, s *Store) *writer {
+	return &writer{conn: c, store: s, queue: make(chan *request, maxBatch), ending: make(chan struct{}), done: make(chan struct{})}
 }
 
 // request is one call of Commit, of Rewrite, or of another method that writes (run).
@@ -57,95 +58,88 @@ type request struct {
 const maxBatch = 1024
 
 // submit queues a request and waits for its outcome. If the caller's context ends
-// before the writer has begun, the request is removed from the queue; later
-// than that, submit waits for the outcome.
+// before the writer has begun, the request is left out; later than that, submit waits
+// for the outcome.
 func (w *writer) submit(r *request) error {
 	r.ready = make(chan struct{})
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
+	select {
+	case w.queue <- r:
+	case <-r.ctx.Done():
+		return driver.GivenUp(r.ctx.Err())
+	case <-w.done:
 		return driver.Closed()
 	}
-	w.queue = append(w.queue, r)
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	var unclaimed error
 	select {
 	case <-r.ready:
 		return r.err
 	case <-r.ctx.Done():
-		if r.claimed.CompareAndSwap(false, true) {
-			return driver.GivenUp(r.ctx.Err())
-		}
-		<-r.ready
-		return r.err
+		unclaimed = driver.GivenUp(r.ctx.Err())
+	case <-w.done:
+		unclaimed = driver.Closed()
 	}
+	if r.claimed.CompareAndSwap(false, true) {
+		return unclaimed
+	}
+	<-r.ready
+	return r.err
 }
 
 // loop is the writer's goroutine.
 func (w *writer) loop() {
 	defer close(w.done)
-	for {
-		w.mu.Lock()
-		queue, closed := w.queue, w.closed
-		w.queue = nil
-		w.mu.Unlock()
-		if len(queue) == 0 {
-			if closed {
-				return
-			}
-			w.wait()
-			continue
+	for r := w.wait(); r != nil; {
+		if r = w.take(r); r == nil {
+			r = w.wait()
 		}
-		for len(queue) > 0 {
-			n := w.take(queue)
-			queue = queue[n:]
-		}
+	}
+}
+
+// queued returns the next request; nil where there is none yet.
+func (w *writer) queued() *request {
+	select {
+	case r := <-w.queue:
+		return r
+	default:
+		return nil
 	}
 }
 
 // idleTime is how long the writer is idle before it completes indexes and cuts epochs.
 const idleTime = 2 * time.Second
 
-// wait returns when a request was queued. Meanwhile it completes the indexes of a
-// large load and cuts epochs.
-func (w *writer) wait() {
-	if ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
-		<-w.wake
-		return
-	}
+// wait returns the next request; nil when the store closes and all are done. Meanwhile it
+// completes the indexes of a large load and cuts epochs.
+func (w *writer) wait() *request {
 	idle := time.NewTimer(w.store.opts.idleTime)
 	defer idle.Stop()
-	select {
-	case <-w.wake:
-		return
-	case <-idle.C:
+	if ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
+		idle.Stop()
 	}
-	if err := w.endBulk(); err != nil {
-		w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
-	}
-	for w.cutOversized() {
+	for {
 		select {
-		case <-w.wake:
-			return
-		default:
+		case r := <-w.queue:
+			return r
+		case <-w.ending:
+			return w.queued()
+		case <-idle.C:
+		}
+		if err := w.endBulk(); err != nil {
+			w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
+		} else if w.cutOversized() {
+			idle.Reset(0)
 		}
 	}
-	<-w.wake
 }
 
-// take handles the first requests of the queue together, those of one kind, and returns how many.
-func (w *writer) take(queue []*request) int {
-	n, writes := 0, 0
+// take handles a request together with those of its kind that are queued behind it. It returns
+// the first of another kind, nil if there is none.
+func (w *writer) take(r *request) *request {
 	var batch []*request
-	for n < len(queue) && writes < maxBatch {
-		r := queue[n]
+	for writes := 0; r != nil && writes < maxBatch; r = w.queued() {
 		if len(batch) > 0 && (r.run != nil || (r.rewrite != nil) != (batch[0].rewrite != nil)) {
 			break
 		}
-		n++
 		switch {
 		case !r.claimed.CompareAndSwap(false, true):
 		case r.ctx.Err() != nil:
@@ -153,19 +147,16 @@ func (w *writer) take(queue []*request) int {
 		case r.run != nil:
 			r.finish(r.run())
 			w.store.checkpoints.finish(w.conn)
-			return n
+			return nil
 		default:
 			batch, writes = append(batch, r), writes+max(1, len(r.writes))
 		}
 	}
 	if len(batch) > 0 {
-		w.entries = 0
 		w.handle(batch)
-		// A document may have thousands of entries, each on a page of its own.
-		w.store.checkpoints.wrote(int64(writes) + w.entries/pagesOfWrite)
 		w.store.checkpoints.finish(w.conn)
 	}
-	return n
+	return r
 }
 
 func (r *request) finish(err error) {
@@ -201,10 +192,12 @@ func (w *writer) transaction(f func() error) error {
 		}
 	}
 	if err == nil {
+		w.countChanges()
 		return nil
 	}
 	w.pending.reset()
 	w.cache.clear()
+	w.added = nil
 	w.stale = true
 	if e := w.restore(); e != nil {
 		w.store.log.Error("rolling back a failed write; it will be tried again before the next one", "error", e)
@@ -213,6 +206,16 @@ func (w *writer) transaction(f func() error) error {
 		return uncommitted{err}
 	}
 	return err
+}
+
+// countChanges tells the checkpointer how much the last transaction has written.
+func (w *writer) countChanges() {
+	all, err := w.integer("SELECT total_changes()")
+	if err != nil { // it reads nothing of the file
+		w.store.log.Error("counting changes", "error", err)
+	}
+	w.store.checkpoints.wrote(all - w.changes)
+	w.changes = all
 }
 
 func (w *writer) commitNow() error {
@@ -278,13 +281,7 @@ func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version, seal []byte) {
 
 // close waits until all accepted requests are done.
 func (w *writer) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	close(w.ending)
 	<-w.done
 }
 
@@ -304,9 +301,6 @@ const (
 	logWait = 50 * time.Millisecond
 	// logBytes is the size to which the log's file is truncated when the log restarts.
 	logBytes = 64 << 20
-	// pagesOfWrite is about how many pages one write changes: rows of three
-	// tables and their indexes, some on pages that other writes change as well.
-	pagesOfWrite = 5
 )
 
 type checkpointer struct {
@@ -328,9 +322,10 @@ func startCheckpointer(s *Store, c *conn) *checkpointer {
 	return p
 }
 
-// wrote adds the pages of n writes to the estimate of the log's size.
-func (p *checkpointer) wrote(writes int64) {
-	if p.pages.Add(writes*pagesOfWrite) < p.store.opts.softLog {
+// wrote adds rows that were changed to the estimate of the log's size. Each takes about one
+// page: some change those of indexes as well, and some lie together.
+func (p *checkpointer) wrote(rows int64) {
+	if p.pages.Add(rows) < p.store.opts.softLog {
 		return
 	}
 	select {
