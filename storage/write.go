@@ -276,8 +276,8 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 					elements += changedElements(o.before, w)
 				}
 			}
-			if elements > 2*diff.MaxElements {
-				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
+			if elements > diff.MaxElements {
+				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", diff.MaxElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
@@ -570,7 +570,7 @@ func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path s
 	if err != nil {
 		return nil, err
 	}
-	if why := s.tooLarge(out); why != "" {
+	if why := s.tooLarge(t, out); why != "" {
 		return nil, fault.BadInput("%s: %s", path, why)
 	}
 	if out, err = normal.Object(out); err != nil { // deeper than a document may be
@@ -579,10 +579,24 @@ func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path s
 	return out, nil
 }
 
-// tooLarge says why a document cannot be written; "" where it can.
-func (s *Store) tooLarge(doc []byte) string {
+// tooLarge says why a document of a type cannot be written; "" where it can. What the type does
+// not say holds where it is nil.
+func (s *Store) tooLarge(t *record.Type, doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
+	}
+	if t != nil && len(doc) > maxIndexed {
+		for _, f := range t.Fields {
+			if !f.Indexed {
+				continue
+			}
+			switch longest, elements := inIndex(rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)})); {
+			case longest > maxIndexed:
+				return fmt.Sprintf("%s would have a text of %d bytes; at most %d are allowed in a field with @index", f.Name, longest, maxIndexed)
+			case elements > maxEntries:
+				return fmt.Sprintf("%s would have %d elements; at most %d are allowed in a list with @index", f.Name, elements, maxEntries)
+			}
+		}
 	}
 	if len(doc) < 2*diff.MaxElements {
 		return ""
@@ -591,6 +605,32 @@ func (s *Store) tooLarge(doc []byte) string {
 		return fmt.Sprintf("the lists would have %d elements together; at most %d are allowed", n, diff.MaxElements)
 	}
 	return ""
+}
+
+const (
+	// maxIndexed is how long a text may be, in bytes, that is in an index: databases read whole
+	// values to compare them.
+	maxIndexed = 4 << 10
+	// maxEntries is how many elements a list may have that is in an index: in one of millions of
+	// entries, each takes 25 µs of processor time to be replaced.
+	maxEntries = 10_000
+)
+
+// inIndex returns how long the longest text is in an indexed value, in bytes, and how many elements
+// it has.
+func inIndex(value []byte) (longest, elements int) {
+	text := func(value []byte) {
+		if s, ok := rawjson.Unquote(value); ok {
+			longest = max(longest, len(s))
+		}
+	}
+	text(value)
+	rawjson.Elements(value, func(start, end int) bool {
+		text(value[start:end])
+		elements++
+		return true
+	})
+	return longest, elements
 }
 
 // Excess says in which way a version that was recorded elsewhere is larger than one that can
@@ -604,7 +644,7 @@ func (s *Store) Excess(v *driver.Version) string {
 			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
 		}
 	}
-	return s.tooLarge(v.Data)
+	return s.tooLarge(s.byCollection[v.Collection], v.Data)
 }
 
 // The longest texts of a version, in bytes.

@@ -159,6 +159,8 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"plan": "TRIAL"}, "expected one of [FREE PAID]"},
 		{object{"tags": []any{"a", ""}}, "input.patch.tags[1]: \"\" cannot be the key of a Tag: it is empty"},
 		{object{"tags": []any{nil}}, "input.patch.tags[0]: null cannot be an element"},
+		{object{"name": strings.Repeat("x", 4097)}, "input.patch: name would have a text of 4097 bytes; at most 4096 are allowed in a field with @index"},
+		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: tags would have 10001 elements; at most 10000 are allowed in a list with @index"},
 		{object{"currentRelease": object{"publishedAt": "x"}}, "input.patch.currentRelease.publishedAt"},
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},
@@ -193,8 +195,8 @@ func TestInputIsChecked(t *testing.T) {
 func TestLongLists(t *testing.T) {
 	e := newEnv(t)
 	text, long := strings.Repeat("[,", 100_000), slices.Repeat([]any{json.Number("1")}, 9_000)
-	e.create("a", object{"name": text, "tags": []any{}, "commitHistory": []any{long, long, object{"a": long}}})
-	_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: "b", Data: object{"name": text, "commitHistory": []any{long, long, long, long}}})
+	e.create("a", object{"name": "A", "description": text, "tags": []any{}, "commitHistory": []any{long, long, object{"a": long}}})
+	_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: "b", Data: object{"name": "A", "description": text, "commitHistory": []any{long, long, long, long}}})
 	wantError(t, err, fault.CodeBadUserInput, "the lists would have 3600")
 }
 

@@ -74,11 +74,17 @@ func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
 	return m.openMongo(ctx, m.flags.Store)
 }
 
+// verified is of how many reads one is verified, by --verify; 0: none.
+var verified = map[string]int64{"sampled": 1000, "always": 1}
+
 // openStore opens the engine and gives its documents their types.
 func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 	engine, err := m.openEngine(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if every := verified[m.flags.Serve.Verify]; m.command == "serve" && every > 0 {
+		engine = storage.VerifyReads(engine, every)
 	}
 	store, err := m.typed(ctx, engine)
 	if err != nil {

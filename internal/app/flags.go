@@ -59,6 +59,7 @@ type serveFlags struct {
 	CheckpointKey   string        `help:"A file with an Ed25519 key (PEM). GET /checkpoint then answers with a checkpoint of the store, signed with it, a new one each hour." placeholder:"FILE"`
 	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
+	Verify          string        `help:"Which reads verify the hashes of what they return: off, sampled (one in a thousand) or always (which reads everything twice)." enum:"off,sampled,always" default:"sampled"`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
 
