@@ -206,10 +206,17 @@ func (k *checker) counters() error {
 		); err != nil {
 			return err
 		}
-		for _, p := range k.epochs[i] {
+		for n, p := range k.epochs[i] {
+			copied := int64(0) // of the open epoch: entries that continue, as many as may be
+			if n == len(k.epochs[i])-1 {
+				var err error
+				if copied, err = k.integer(`SELECT count(*) FROM past p JOIN entries e ON e.idx = ?2 AND e.value = p.value AND e.key = p.key AND e.since = p.since WHERE p.epoch = ?1 AND p.until = ?3`, p.id, ix.id, forever); err != nil {
+					return err
+				}
+			}
 			if err := cmp.Or(
-				count(fmt.Sprintf("past entries of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT count(*) FROM past WHERE epoch = ?1`, p.id),
-				count(fmt.Sprintf("past entries counted of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT base + closed FROM epochs WHERE id = ?1`, p.id),
+				count(fmt.Sprintf("past entries of the index on %v", ix.decl.Path), p.base+p.closed+copied, `SELECT count(*) FROM past WHERE epoch = ?1`, p.id),
+				count(fmt.Sprintf("past entries counted of the index on %v", ix.decl.Path), p.base+p.closed+copied, `SELECT base + closed FROM epochs WHERE id = ?1`, p.id),
 			); err != nil {
 				return err
 			}
@@ -220,7 +227,7 @@ func (k *checker) counters() error {
 
 // instants are the columns that hold times of versions.
 var instants = [...]struct{ table, column string }{
-	{"versions", "at"}, {"documents", "at"}, {"collections", "last"}, {"entries", "since"}, {"past", "since"}, {"past", "until"}, {"epochs", "start"},
+	{"versions", "at"}, {"documents", "at"}, {"collections", "last"}, {"entries", "since"}, {"past", "since"}, {"past", "until"},
 }
 
 // repair gives versions that lie in the future other times, as part of the
@@ -267,6 +274,10 @@ func (s *Store) repair(ctx context.Context) error {
 			present, forever); err != nil {
 			return err
 		}
+	}
+	// An epoch begins with a version, or just behind the last one before it.
+	if _, err := w.integer(`UPDATE epochs SET start = coalesce((SELECT new FROM moved WHERE old = start), (SELECT new + 1 FROM moved WHERE old = start - 1), start) WHERE start > ?1`, present); err != nil {
+		return err
 	}
 	if err := w.sealSince(ctx, first); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // through many of them; every first load is a large one; and queries take a new
 // snapshot at each row.
 func TestEngineWithManyEpochs(t *testing.T) {
-	drivertest.Run(t, harness(Options{Sync: SyncOff, readers: 3, VersionCache: 256 << 10, epochSlack: 2, bulkVersions: 1, smallDocument: 1, sortBytes: 2, idleTime: time.Nanosecond, softLog: 50}))
+	drivertest.Run(t, harness(Options{Sync: SyncOff, readers: 3, VersionCache: 256 << 10, epochSlack: 2, copyStep: 1, bulkVersions: 1, smallDocument: 1, sortBytes: 2, idleTime: time.Nanosecond, softLog: 50}))
 }
 
 func harness(opts Options) drivertest.Harness {

@@ -129,6 +129,7 @@ func (w *writer) flushEntries() error {
 			return internalf("%s %q: the index on %v has no entry for the last version; run a check", c.st.coll.name, c.st.key, c.ix.decl.Path)
 		}
 		c.ix.live--
+		c.ix.ended++
 		if err := w.endOpen(c); err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (w *writer) remove(c *change) (bool, error) {
 func (w *writer) flushIndexes() error {
 	for _, coll := range w.store.collections {
 		for _, ix := range coll.indexes {
-			if err := w.flushIndex(ix); err != nil {
+			if err := w.flushIndex(coll, ix); err != nil {
 				return err
 			}
 		}
@@ -189,16 +190,15 @@ func (w *writer) flushIndexes() error {
 	return nil
 }
 
-// flushIndex does the same for one index.
-func (w *writer) flushIndex(ix *index) error {
+// flushIndex does the same for one index of a collection.
+func (w *writer) flushIndex(coll *collection, ix *index) error {
 	if !ix.dirty {
 		return nil
 	}
-	if e := &ix.epochs[len(ix.epochs)-1]; e.closed > max(w.store.opts.epochSlack, ix.live) {
-		if err := w.cutOpen(ix); err != nil {
-			return err
-		}
+	if err := w.cut(coll, ix); err != nil {
+		return err
 	}
+	ix.ended = 0
 	if _, err := w.integer(`UPDATE indexes SET live = ?2 WHERE id = ?1`, ix.id, ix.live); err != nil {
 		return err
 	}
@@ -240,16 +240,23 @@ func compareChanges(a, b change) int {
 // with the same range of table entries.
 //
 // An epoch is cut when the entries that ended in it are more than epochSlack and
-// more than those that continue: at once, or after a large load when the writer is
-// idle. So a read examines at most about twice the entries that it returns. Fewer
-// entries are copied into a new epoch than had ended in the old one, so the space
+// more than those that continue, or after a large load when the writer is
+// idle. So a read examines at most about three times the entries that it returns. Fewer
+// entries are copied than had ended, so the space
 // stays proportional to the number of changes. This is the time split of
 // the time-split B-tree (Lomet and Salzberg, 1989).
 //
-// An entry that continues after a closed epoch has until = forever there.
+// An entry that continues after a closed epoch has until = forever there. There may be
+// millions of these, so they are copied before the epoch is closed, some with each
+// transaction: in the open epoch, reads pass over them.
 
-// epochSlack is the number of ended entries that an epoch may hold in any case.
-const epochSlack = 1000
+const (
+	// epochSlack is the number of ended entries that an epoch may hold in any case.
+	epochSlack = 1000
+	// copyStep is how many entries that continue a transaction copies before a cut, or as many
+	// as it ends: some milliseconds.
+	copyStep = 2000
+)
 
 const beginning = int64(math.MinInt64)
 
@@ -272,7 +279,7 @@ func (w *writer) insertPast(e *epoch, c change, since, until int64) error {
 }
 
 // addInterval records an entry, in table entries if it has not ended, and in every epoch
-// that it overlaps, except in the open one if it has not ended.
+// that it overlaps, except in the open one if it has not ended and that is not about to be cut.
 func (w *writer) addInterval(c change) error {
 	ix := c.ix
 	since, until := int64(c.since), int64(c.until)
@@ -286,7 +293,7 @@ func (w *writer) addInterval(c change) error {
 	}
 	for i := len(ix.epochs) - 1; i >= 0 && ix.end(i) > since; i-- {
 		e := &ix.epochs[i]
-		if e.start >= until || open && i == len(ix.epochs)-1 {
+		if e.start >= until || open && i == len(ix.epochs)-1 && !ix.copying {
 			continue
 		}
 		stored := until
@@ -310,7 +317,15 @@ func (w *writer) endOpen(c change) error {
 	ix := c.ix
 	since, until := int64(c.since), int64(c.until)
 	last := len(ix.epochs) - 1
-	if e := &ix.epochs[last]; until > e.start {
+	e := &ix.epochs[last]
+	if e.base > 0 { // it may have been copied
+		if _, err := w.integer(`DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, e.id, c.value, c.st.key, since); err != nil {
+			return err
+		}
+		e.base -= int64(w.Changes())
+		e.dirty = true
+	}
+	if until > e.start {
 		if err := w.insertPast(e, c, since, until); err != nil {
 			return err
 		}
@@ -337,28 +352,67 @@ func (w *writer) endOpen(c change) error {
 	return nil
 }
 
+// cut closes the open epoch of an index if it is too large, once all entries that continue
+// are copied into it. It copies some of them.
+func (w *writer) cut(coll *collection, ix *index) error {
+	e := &ix.epochs[len(ix.epochs)-1]
+	if !ix.copying {
+		if e.closed <= max(w.store.opts.epochSlack, ix.live) {
+			return nil
+		}
+		ix.copying, ix.copied = true, bound{value: []byte{}} // before all entries
+	}
+	const (
+		next   = ` FROM entries WHERE idx = ?1 AND (value, key) > (?2, ?3)`
+		copied = `INSERT OR IGNORE INTO past(epoch, value, key, since, until, document)
+			SELECT ?4, value, key, since, 9223372036854775807, document` + next
+	)
+	last, err := w.prepare(`SELECT value, key`+next+` ORDER BY value, key LIMIT 1 OFFSET ?4`, ix.id, ix.copied.value, ix.copied.key, max(w.store.opts.copyStep, ix.ended)-1)
+	if err != nil {
+		return err
+	}
+	row, err := last.Step()
+	to := bound{value: w.bytes(last, 0), key: last.ColumnText(1)}
+	if err := finish(last, err); err != nil {
+		return err
+	}
+	e.dirty = true
+	if row {
+		_, err = w.integer(copied+` AND (value, key) <= (?5, ?6)`, ix.id, ix.copied.value, ix.copied.key, e.id, to.value, to.key)
+		e.base += int64(w.Changes())
+		ix.copied = to
+		return err
+	}
+	if _, err = w.integer(copied, ix.id, ix.copied.value, ix.copied.key, e.id); err != nil {
+		return err
+	}
+	e.base += int64(w.Changes())
+	ix.copying = false
+	return w.newEpoch(ix, int64(coll.last)+1)
+}
+
 // oversized returns a closed epoch that is too large. A large load can make one so:
 // it adds many entries to an epoch at once, or adds to the past.
-func (w *writer) oversized() (ix *index, i int) {
+func (w *writer) oversized() (coll *collection, ix *index, i int) {
 	if w.stale {
-		return nil, 0
+		return nil, nil, 0
 	}
 	for _, coll := range w.store.collections {
 		for _, ix := range coll.indexes {
 			for i := range ix.epochs[:len(ix.epochs)-1] {
 				if e := &ix.epochs[i]; !e.whole && e.closed > 2*max(w.store.opts.epochSlack, e.base) {
-					return ix, i
+					return coll, ix, i
 				}
 			}
 		}
 	}
-	return nil, 0
+	return nil, nil, 0
 }
 
 // cutOversized cuts one epoch that is too large, and reports whether there was
 // one. The writer calls it when it is idle, so that loads do not wait for it.
 func (w *writer) cutOversized() bool {
-	ix, i := w.oversized()
+	coll, ix, i := w.oversized()
 	if ix == nil {
 		return false
 	}
@@ -366,7 +420,7 @@ func (w *writer) cutOversized() bool {
 		smaller, err := w.cutClosed(ix, i)
 		ix.epochs[i].whole = !smaller
 		if err == nil {
-			err = w.flushIndex(ix)
+			err = w.flushIndex(coll, ix)
 		}
 		return err
 	}); err != nil {
@@ -374,23 +428,6 @@ func (w *writer) cutOversized() bool {
 		return false
 	}
 	return true
-}
-
-// cutOpen closes the open epoch after the last entry that ended in it, and
-// copies the entries that continue into it.
-func (w *writer) cutOpen(ix *index) error {
-	e := &ix.epochs[len(ix.epochs)-1]
-	at, err := w.integer(`SELECT max(until) FROM past WHERE epoch = ?1`, e.id)
-	if err != nil {
-		return err
-	}
-	if _, err := w.integer(`INSERT INTO past(epoch, value, key, since, until, document)
-		SELECT ?1, value, key, since, 9223372036854775807, document FROM entries WHERE idx = ?2 AND since < ?3`,
-		e.id, ix.id, at); err != nil {
-		return err
-	}
-	e.base, e.dirty = int64(w.Changes()), true
-	return w.newEpoch(ix, at)
 }
 
 // newEpoch inserts an empty epoch that starts at an instant.

@@ -154,6 +154,71 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	}
 }
 
+// Before an epoch of many entries is cut, each commit copies few of them. What is copied is not
+// seen twice, is rewritten with the rest, and is not copied again after the store was closed.
+func TestCutsAreSpreadOverCommits(t *testing.T) {
+	const docs, step, rounds = 200, 10, 5
+	path := filepath.Join(t.TempDir(), "asof.db")
+	reopen := func() *Store {
+		s, err := open(t.Context(), path, Options{Collections: benchDeclared(), Sync: SyncOff, epochSlack: 2, copyStep: step})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := reopen()
+	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
+	had, copied, before := int64(0), false, driver.Instant(0)
+	for i := range rounds * docs {
+		d, number := i%docs, int64(i/docs)
+		v, err := driver.CommitOne(t.Context(), s, &driver.Write{
+			ID: fmt.Sprint(i), Collection: benchCollection, Key: benchKey(d), Expected: number, Op: driver.OpUpdate, Data: benchData(d, i, i),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number == 0 {
+			before = v.RecordedAt // all are there
+			continue
+		}
+		c, err := s.readers.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, err := c.integer(`SELECT count(*) FROM past`)
+		s.readers.release(c)
+		indexes := int64(len(s.byName[benchCollection].indexes))
+		if most := indexes * (step + 2); err != nil || has > had+most {
+			t.Fatalf("a commit added %d entries of the past, %v; want at most %d", has-had, err, most)
+		}
+		had = has
+		if ix := s.byName[benchCollection].indexes[0]; !ix.copying || ix.epochs[len(ix.epochs)-1].base < docs/2 || copied {
+			continue
+		}
+		copied = true // from here on
+		if err := s.Rewrite(t.Context(), benchCollection, benchKey(docs-1), []driver.Version{{Number: number - 1, Op: driver.OpUpdate, Data: benchData(docs-1, 7, 7)}}); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if found, err := s.Query(t.Context(), &driver.Query{Collection: benchCollection, At: before, Order: []driver.Order{{Field: stars}}}); err != nil || len(found) != docs {
+				t.Errorf("%d documents while entries are copied, %v; want %d", len(found), err, docs)
+			}
+			checkThings(t, s)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = reopen()
+		}
+	}
+	checkThings(t, s)
+	if epochs := len(s.byName[benchCollection].indexes[0].epochs); !copied || epochs < rounds/2 {
+		t.Errorf("%d epochs; copying was seen: %v", epochs, copied)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Rewriting reads no version of a long history but those beside: the others are not even there. A test of
 // all against all follows, in which values go on beyond what is read, over many epochs and to the end.
 func TestRewriteReadsItsNeighboursOnly(t *testing.T) {
@@ -190,7 +255,7 @@ func TestRewriteKeepsIndexes(t *testing.T) {
 			Collections: []driver.Collection{{Name: "things", Indexes: []driver.Index{
 				{Path: []string{"n"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
 			}}},
-			Sync: SyncOff, epochSlack: 5,
+			Sync: SyncOff, epochSlack: 5, copyStep: int64(seed % 2),
 		})
 		if err != nil {
 			t.Fatal(err)

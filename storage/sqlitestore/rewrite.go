@@ -249,12 +249,14 @@ func (w *writer) removeInterval(c change) error {
 	}
 	for i := len(ix.epochs) - 1; i >= 0 && ix.end(i) > int64(c.since); i-- {
 		e := &ix.epochs[i]
-		if e.start >= int64(c.until) || open && i == len(ix.epochs)-1 {
+		if e.start >= int64(c.until) {
 			continue
 		}
 		switch until, err := w.integer(`DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4 RETURNING until`, e.id, c.value, c.st.key, c.since); {
 		case err != nil:
 			return err
+		case until == 0 && open && i == len(ix.epochs)-1: // it is not copied before a cut
+			continue
 		case until == 0:
 			return missing()
 		case until == forever:

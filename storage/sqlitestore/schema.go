@@ -309,7 +309,7 @@ func (s *Store) reload(c *conn) error {
 			return err
 		}
 		for _, ix := range coll.indexes {
-			ix.dirty = false
+			ix.dirty, ix.copying, ix.ended = false, false, 0
 			if ix.live, err = c.integer(`SELECT live FROM indexes WHERE id = ?1`, ix.id); err != nil {
 				return err
 			}
@@ -372,7 +372,7 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 	if err := w.rows(st, func(st *sqlite.Stmt) error {
 		if id := docOfVersion(st.ColumnInt64(0)); doc == nil || doc.id != id {
 			if len(w.pending.touched) >= fillBatch {
-				if err := w.fill(ctx, ix); err != nil {
+				if err := w.fill(ctx, only, ix); err != nil {
 					return err
 				}
 			}
@@ -386,17 +386,17 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 	}); err != nil {
 		return err
 	}
-	return w.fill(ctx, ix)
+	return w.fill(ctx, only, ix)
 }
 
-func (w *writer) fill(ctx context.Context, ix *index) error {
+func (w *writer) fill(ctx context.Context, coll *collection, ix *index) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := w.flushEntries(); err != nil {
 		return err
 	}
-	return w.flushIndex(ix)
+	return w.flushIndex(coll, ix)
 }
 
 // collection is a named set of documents. Its name and its indexes are fixed
@@ -429,6 +429,10 @@ type index struct {
 	live   int64
 	epochs []epoch // by start; the last one is open
 	dirty  bool
+	ended  int64 // entries that the running transaction ends
+	// Before the open epoch is cut: the entries that continue are copied, as far as this.
+	copying bool
+	copied  bound
 }
 
 // epoch is an interval of time with all entries of table past that are needed at
@@ -436,7 +440,7 @@ type index struct {
 type epoch struct {
 	id     int64
 	start  int64
-	base   int64 // entries that continue after its end
+	base   int64 // entries that continue after its end; of the open one those that are copied before it is cut
 	closed int64 // the other entries
 	dirty  bool  // counters differ from those in the file
 	whole  bool  // it cannot be cut: all of its changes have one instant

@@ -91,12 +91,13 @@ type Options struct {
 
 	// For tests: how many reads run at once, instead of two for each CPU; an error
 	// after each COMMIT; the size at which the disk is full in pages (0: no limit);
-	// and other values of the constants epochSlack, bulkVersions, smallDocument, sortBytes,
+	// and other values of the constants epochSlack, copyStep, bulkVersions, smallDocument, sortBytes,
 	// idleTime and softLog.
 	readers       int
 	afterCommit   func() error
 	maxPages      int
 	epochSlack    int64
+	copyStep      int64
 	bulkVersions  int
 	smallDocument int
 	sortBytes     int
@@ -151,6 +152,7 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	opts.readers = cmp.Or(opts.readers, max(4, 2*runtime.GOMAXPROCS(0)))
 	opts.epochSlack = cmp.Or(opts.epochSlack, epochSlack)
+	opts.copyStep = cmp.Or(opts.copyStep, copyStep)
 	opts.sortBytes = cmp.Or(opts.sortBytes, sortBytes)
 	opts.smallDocument = cmp.Or(opts.smallDocument, smallDocument)
 	opts.bulkVersions = cmp.Or(opts.bulkVersions, bulkVersions)

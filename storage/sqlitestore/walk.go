@@ -31,6 +31,7 @@ const (
 	fromOpen  = fromLive + ` AND since <= ?4`
 	fromPast  = `SELECT value, key, document FROM past WHERE epoch = ?8 AND since <= ?4 AND until > ?4`
 	fromKeys  = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?2 AND key < ?3`
+	ended     = ` AND until < 9223372036854775807` // the others are in table entries, and may be in an epoch that is about to be cut
 	ofValues  = ` AND value >= ?2 AND value < ?3`
 	ofEntries = ` AND (value, key) >= (?2, ?6) AND (value, key) < (?3, ?7)` // takes longer for each entry
 	inOrder   = ` ORDER BY value, key`
@@ -63,7 +64,7 @@ func (r *run) entriesOf(ix *index, before, after string, from, to bound) (*sqlit
 		}
 		entries = fromPast + within
 		if open {
-			entries = fromOpen + within + ` UNION ALL ` + entries
+			entries = fromOpen + within + ` UNION ALL ` + entries + ended
 		}
 	}
 	s, err := r.c.Prepare(before + entries + after)

@@ -113,7 +113,7 @@ const idleTime = 2 * time.Second
 func (w *writer) wait() *request {
 	idle := time.NewTimer(w.store.opts.idleTime)
 	defer idle.Stop()
-	if ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
+	if _, ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
 		idle.Stop()
 	}
 	for {
