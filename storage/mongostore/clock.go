@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,30 +26,33 @@ import (
 // one document, clockState (see docs/mongodb.md, "Clocks"):
 //
 //   - A commit is registered in an entry before it is sent, at a time after last. The
-//     database refuses it later than a life after entry.Since, by its own clock.
-//   - It is acknowledged when nothing is in flight at its time or before.
-//   - The instant to read at is before the first entry, else last.
+//     database refuses it later than entry.Ms after entry.Since, by its own clock.
+//   - It is acknowledged when nothing is in flight before it, or acked says that it was.
+//   - The instant to read at is before the first entry, and not before acked.
 //   - The only server has a lease: an entry that it renews, under which it takes times and
 //     instants from memory. It ends the lease when it finds another one in Servers.
 //
 // Local clocks are followed within a bound of the database's, and decide nothing else but
 // when to ask it.
 type clock struct {
-	meta     *mongo.Collection
-	id       string // of this server; the names of its entries begin with it
-	alive    context.Context
-	stop     context.CancelFunc
-	loops    sync.WaitGroup
-	wallTime func() time.Time
-	elapsed  func() time.Duration // never goes back
-	timing   timing
-	maxSkew  time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
-	edits    rounds        // of edit
-	looks    rounds        // of look
+	meta      *mongo.Collection
+	id        string // of this server; the names of its entries begin with it
+	alive     context.Context
+	stop      context.CancelFunc
+	ended     chan struct{}
+	wallTime  func() time.Time
+	elapsed   func() time.Duration // never goes back
+	timing    timing
+	maxSkew   time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
+	causal    func(context.Context) (context.Context, func())
+	edits     rounds // of edit
+	looks     rounds // of look
+	evictions rounds // of evict
 
 	mu           sync.Mutex
 	flightsEnded chan struct{}  // closed, and replaced, when flights have ended
 	last         driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
+	acked        driver.Instant // the last commit that was acknowledged while others were in flight before it
 	flights      []*flight      // of this server
 	lease        grant          // the last that this server had; none from when it is to end
 
@@ -59,32 +63,31 @@ type clock struct {
 	lead   driver.Instant // how far times are to be after those of others, which are ahead
 	renew  bool           // the next edit is to be made, whether or not anything has changed
 	failed error          // of the last edit
-	took   time.Duration  // by that
+	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
 }
 
 // clockState is the clock document.
 type clockState struct {
-	Last    driver.Instant           `bson:"last"` // later entries are after it
-	Now     bson.DateTime            `bson:"now"`  // the database's clock at the last edit
-	N       int64                    `bson:"n"`    // how many changes there were, but for those beside the lease of another server
+	Last    driver.Instant           `bson:"last"`  // later entries are after it
+	Acked   driver.Instant           `bson:"acked"` // the last commit that was acknowledged with others in flight before it
+	Now     bson.DateTime            `bson:"now"`   // the database's clock at the last change
+	N       int64                    `bson:"n"`     // how many changes there were, but for those beside the lease of another server
 	Flights map[string]clockEntry    `bson:"flights"`
 	Lease   string                   `bson:"lease"`   // the entry that is one
 	Servers map[string]bson.DateTime `bson:"servers"` // when each of those on the database last said so, by its clock
 }
 
-// clockEntry is for commits in flight: for a life after Since they may be sent, and then run for as long.
 type clockEntry struct {
 	From  driver.Instant `bson:"from"`  // no time of it is before
 	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
-	Ms    int64          `bson:"ms"`    // two lives
+	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
 }
 
 const clockID = "clock"
 
-func msOf(life time.Duration) int64 { return 2 * (life.Milliseconds() + 1) }
-
-func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond / 2 }
+// life is how long the database may run what is sent under an entry.
+func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
 
 // gone is the time of the database's clock from which on nothing of an entry is carried out, by any member.
 func (c *clock) gone(e clockEntry) driver.Instant {
@@ -99,7 +102,7 @@ type flight struct {
 	after driver.Instant // the time is greater
 	at    driver.Instant // the time; Forever while it waits
 	until bson.DateTime  // the database's clock, from which on it refuses what the flight sends
-	run   time.Duration  // its life: how long what it sends may take there
+	run   time.Duration  // how long that may take there
 	entry string
 	note  any // the _id of the note of its transaction; nil: none
 }
@@ -113,17 +116,17 @@ func (f *flight) inTime() bson.E {
 type grant struct {
 	clockEntry
 	name  string
-	begun time.Duration // before the edit that made or renewed it
+	begun time.Duration // before the change that made or renewed it
 }
 
 // timing is what the protocol rests on. Only tests choose another one.
 type timing struct {
-	life  time.Duration // of a small write
+	life  time.Duration // how long the database may run a small write
 	skew  time.Duration // how far the clocks of the members of a replica set are apart at most
 	renew time.Duration // between two edits of a server that has nothing to do
 }
 
-var usual = timing{life: 1500 * time.Millisecond, skew: maxAhead, renew: 500 * time.Millisecond}
+var usual = timing{life: time.Second, skew: maxAhead, renew: 500 * time.Millisecond}
 
 const (
 	// maxAhead is how far an instant may be ahead of the database's clock, but for the one that
@@ -132,6 +135,8 @@ const (
 	// longestLife bounds the life of a write, unless that of the first attempt is a large
 	// part of it, and how long one command on the clock document may take.
 	longestLife = 10 * time.Second
+	// ackWait is how long a commit waits for others in flight before it, so that readers need not.
+	ackWait = 50 * time.Millisecond
 	// The pauses between two rounds.
 	firstWait = time.Millisecond
 	lastWait  = 50 * time.Millisecond
@@ -140,27 +145,28 @@ const (
 var (
 	// errEmptied: the document is not there any more.
 	errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
-	// errNotYet: another server was first, or has to do something first.
+	// errNotYet: another server has to do something first.
 	errNotYet = errors.New("the database, or another server, has not answered yet")
 )
+
+// sendable is for how long after an entry began writes with a life may be sent, and msOf
+// for how many milliseconds something of them may be carried out.
+func sendable(life time.Duration) time.Duration { return life * 3 / 2 }
+
+func msOf(life time.Duration) int64 { return (sendable(life) + life).Milliseconds() + 1 }
 
 func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
 func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
 
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
-		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: cmp.Or(o.timing, usual), maxSkew: o.MaxSkew,
-		flightsEnded: make(chan struct{}), state: new(clockState),
+		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: cmp.Or(o.timing, usual), maxSkew: o.MaxSkew, causal: s.causal,
+		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState),
 	}
 	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
-	round := func(do func(context.Context) error) func() error {
-		return func() error {
-			ctx, done := s.causal(c.alive)
-			defer done()
-			return do(ctx)
-		}
-	}
-	c.edits.run, c.looks.run = round(c.edit), round(c.look)
+	c.edits.run = func() error { return c.edit(c.alive) }
+	c.looks.run = func() error { return c.look(c.alive) }
+	c.evictions.run = func() error { return c.evict(c.alive) }
 	return c
 }
 
@@ -179,21 +185,23 @@ func (c *clock) present() driver.Instant {
 	return max(c.last, min(at, now+microseconds(maxAhead)))
 }
 
-// commandTime is how long an edit may take: after a slow one, twice as long.
-func (c *clock) commandTime() time.Duration { return max(c.timing.life, min(2*c.took, longestLife)) }
+// commandTime is how long a change of the document may take: after a slow one, twice as long.
+func (c *clock) commandTime() time.Duration {
+	return max(c.timing.life, min(2*c.took, longestLife))
+}
 
 // owns reports whether an entry is this server's; "" is none's.
 func (c *clock) owns(entry string) bool { return strings.HasPrefix(entry, c.id) }
 
 // leased reports whether this server has a lease for sure.
 func (c *clock) leased() bool {
-	return c.lease.name != "" && c.lease.name == c.state.Lease && c.elapsed()-c.lease.begun < c.lease.life()
+	return c.lease.name != "" && c.lease.name == c.state.Lease && c.elapsed()-c.lease.begun < sendable(c.lease.life())
 }
 
 // settled reports whether no commit with a time at or before an instant can still appear.
 func (c *clock) settled(at driver.Instant) bool {
 	if c.owns(c.state.Lease) {
-		return at <= min(c.last, c.top(c.lease.clockEntry)) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
+		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
 	}
 	return at <= c.stable
 }
@@ -201,7 +209,8 @@ func (c *clock) settled(at driver.Instant) bool {
 // idle returns the entries of this server in which nothing is in flight any more, but for the lease.
 func (c *clock) idle() (entries []string) {
 	for entry := range c.state.Flights {
-		if entry != c.state.Lease && c.owns(entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
+		ends := entry != c.state.Lease || entry != c.lease.name
+		if ends && c.owns(entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
 			entries = append(entries, entry)
 		}
 	}
@@ -212,7 +221,7 @@ func (c *clock) idle() (entries []string) {
 func (c *clock) serve(g grant, least driver.Instant) {
 	for _, f := range c.flights {
 		if at := max(least, f.after+1); f.at == driver.Forever && at <= c.top(g.clockEntry) && f.run <= g.life() {
-			f.at, f.until, f.entry = at, g.Since+bson.DateTime(f.run.Milliseconds()), g.name
+			f.at, f.until, f.entry = at, g.Since+bson.DateTime(sendable(f.run).Milliseconds()), g.name
 			c.last, least = max(c.last, at), at+1
 		}
 	}
@@ -258,10 +267,10 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 		switch {
 		case ctx.Err() != nil:
 			return driver.Errorf(driver.CodeUnavailable, "%v: the time was up: %w", disagreement(cmp.Or(reason, failed, errNotYet)), ctx.Err())
+		case err != nil && !passes(err) && !errors.Is(err, errNotYet):
+			return disagreement(err)
 		case err == nil:
 			made++
-		case !passes(err) && !errors.Is(err, errNotYet):
-			return disagreement(err)
 		}
 		reason = err
 	}
@@ -314,9 +323,21 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 }
 
 // acknowledge returns when a commit that has ended may be acknowledged: when every instant
-// that any server hands out from then on is at its time or later.
+// that any server hands out from then on is at its time or later. Where a commit in flight
+// before it does not end within ackWait, readers wait for that one instead.
 func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
-	return c.until(ctx, &c.edits, func(int) bool { return c.settled(at) })
+	soon, cancel := context.WithTimeout(ctx, ackWait)
+	defer cancel()
+	// First others get to know that it is not in flight any more.
+	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.leased() || c.settled(at) })
+	err := c.until(soon, &c.looks, func(int) bool { return c.settled(at) })
+	if err == nil || soon.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	return c.until(ctx, &c.edits, func(int) bool {
+		c.acked = max(c.acked, at)
+		return c.leased() || c.state.Acked >= at && c.state.Lease == "" || c.settled(at) // one with a lease may not know acked yet
+	})
 }
 
 // instant returns one to read at: not before any acknowledged commit, and such that none
@@ -325,14 +346,15 @@ func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
 		if !c.leased() {
 			at = c.stable
-			return rounds > 0 && c.state.Lease == ""
+			return rounds > 0 && c.state.Lease == "" && at >= c.state.Acked
 		}
 		at = min(c.present(), c.top(c.lease.clockEntry))
 		for _, f := range c.flights {
 			at = min(at, f.at-1)
 		}
+		at = max(at, c.acked, c.state.Acked)
 		c.last = max(c.last, at)
-		return true
+		return c.settled(at)
 	})
 	return at, err
 }
@@ -351,18 +373,19 @@ func (c *clock) latest(ctx context.Context, enough driver.Instant) (at driver.In
 // before it can still appear. It is CodeInvalid where the instant is in the future.
 func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 	present, err := c.latest(ctx, at)
+	if err == nil && at > present {
+		err = invalidf("%s is in the future; the store's clock says %s", at, present)
+	}
+	if err == nil {
+		err = c.until(ctx, &c.edits, func(int) bool {
+			c.last, c.renew = max(c.last, at), true
+			return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
+		})
+	}
 	if err != nil {
 		return err
 	}
-	if at > present {
-		return invalidf("%s is in the future; the store's clock says %s", at, present)
-	}
-	return c.until(ctx, &c.edits, func(int) bool {
-		c.last = max(c.last, at)
-		settled := c.settled(at)
-		c.renew = c.renew || !settled && at > c.state.Last
-		return settled
-	})
+	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
 }
 
 // lifeOf is how long the database may run a write of a size in bytes; each further attempt
@@ -378,19 +401,30 @@ const (
 	smallWrite = 64 << 10
 )
 
+// check returns why the last change of the document failed; nil under a lease, which needs none
+// for a while.
+func (c *clock) check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leased() {
+		return nil
+	}
+	return disagreement(c.failed)
+}
+
 func disagreement(err error) error { return wrap(err, "agreeing with other servers on the time") }
 
 // decodeClock returns what a command about the document answers; nil where it found none.
 func decodeClock(raw bson.Raw, err error) (*clockState, error) {
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, nil
-	}
 	if err != nil {
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			err = nil
+		}
 		return nil, err
 	}
 	state := new(clockState)
 	err = bson.Unmarshal(raw, state)
-	latest := state.Last
+	latest := max(state.Last, state.Acked)
 	for _, e := range state.Flights {
 		latest = max(latest, e.From)
 	}
@@ -403,6 +437,56 @@ func decodeClock(raw bson.Raw, err error) (*clockState, error) {
 			clockID, metaName, err)
 	}
 	return state, nil
+}
+
+// changes are those of one update of the clock document, by operator.
+type changes map[string]bson.D
+
+func (u changes) add(operator, field string, value any) {
+	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
+}
+
+// change changes the document where a condition holds, and returns what it says then. It
+// returns errNotYet, and has read it, where the condition does not hold. It ends after
+// commandTime.
+func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
+	ctx, done := c.causal(ctx)
+	defer done()
+	c.mu.Lock()
+	step, cancel := context.WithTimeout(ctx, c.commandTime())
+	defer cancel()
+	c.mu.Unlock()
+	u.add("$currentDate", "now", true)
+	began := c.elapsed()
+	state, err := decodeClock(c.meta.FindOneAndUpdate(step, append(condition, bson.E{Key: "_id", Value: clockID}), u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
+	c.mu.Lock()
+	if c.took = c.elapsed() - began; state != nil {
+		c.now, c.heard = instantOf(state.Now), c.elapsed()
+		c.observe(state)
+	}
+	c.mu.Unlock()
+	if err == nil && state == nil {
+		err = cmp.Or(c.read(ctx), errNotYet)
+	}
+	return state, err
+}
+
+// read reads the document.
+func (c *clock) read(ctx context.Context) error {
+	ctx, done := c.causal(ctx)
+	defer done()
+	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == nil {
+		c.state = new(clockState) // another document begins anew
+		return errEmptied
+	}
+	c.observe(state)
+	return nil
 }
 
 // look brings what is known of the document up to date. Under a lease it is: nobody else changes anything.
@@ -419,39 +503,21 @@ func (c *clock) look(ctx context.Context) error {
 	return c.read(ctx)
 }
 
-func (c *clock) read(ctx context.Context) error {
-	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if state == nil {
-		c.state = new(clockState) // another document begins anew
-		return errEmptied
-	}
-	c.observe(state)
-	return nil
-}
-
-// changes are those of one update of the clock document, by operator.
-type changes map[string]bson.D
-
-func (u changes) add(operator, field string, value any) {
-	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
-}
-
 // edit changes the document: it says that this server is there, and what has ended here; and it renews,
-// takes or ends the lease, or makes an entry for the flights that wait. Where there is nothing to say, or
-// another server was first (errNotYet), it reads it.
+// takes or ends the lease, or makes an entry for the flights that wait. It returns errNotYet where
+// another server is in the way.
 func (c *clock) edit(ctx context.Context) error {
 	c.mu.Lock()
-	begun, lease, u := c.elapsed(), c.state.Lease, make(changes)
-	own, alone := c.owns(lease), len(c.state.Servers) == 0 && !c.left
-	for entry := range c.state.Flights {
-		alone = alone && c.owns(entry)
+	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
+	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
+	for entry, e := range c.state.Flights {
+		if !c.owns(entry) {
+			if vacant = false; c.now > c.gone(e) {
+				c.evictions.ask()
+			}
+		}
 	}
-	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, c.last+1, false
+	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, driver.Forever, false
 	for _, f := range c.flights {
 		life = max(life, f.run)
 		if f.at == driver.Forever {
@@ -460,37 +526,36 @@ func (c *clock) edit(ctx context.Context) error {
 			first = min(first, f.at)
 		}
 	}
-	if !c.renew && !waits && len(c.idle()) == 0 && (!own || c.leased()) {
+	if !c.renew && !waits && len(c.idle()) == 0 && c.acked <= c.state.Acked && (!own || c.leased()) {
 		c.mu.Unlock()
-		if own {
-			return nil
-		}
-		return c.read(ctx)
+		return nil // there is nothing to say
 	}
-	c.renew = false
 	entry, condition := "", bson.D{{Key: "lease", Value: exists(false)}}
 	switch {
-	case own && alone:
+	case own && (c.left || c.lease.name != lease || len(c.state.Servers) > 0):
+		c.lease = grant{} // once begun, it is ended: it may have been in the document
+		u.add("$unset", "lease", "")
+		if first < driver.Forever { // it goes on as an entry like any other
+			u.add("$set", "flights."+lease+".from", int64(first))
+		}
+	case own:
 		entry, life = lease, max(life, c.commandTime())
 		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
-	case own:
-		c.lease = grant{}
-		u.add("$unset", "lease", "")
-		u.add("$set", "flights."+lease+".from", int64(first)) // it goes on as an entry like any other
 	case lease != "": // the other server sees this one, and ends it
 		condition[0].Value = lease
-	case alone:
-		own, entry, life = true, c.id+rand.Text(), max(life, c.commandTime())
+	case vacant:
+		entry, life = c.id+rand.Text(), max(life, c.commandTime())
 		u.add("$set", "lease", entry)
 	case waits:
-		entry, from = c.id+rand.Text(), max(from, min(c.last+1+c.lead, c.databaseNow()+microseconds(maxAhead)))
+		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
 		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
 	}
-	if own {
-		// A lease is changed only by who knows the document as it is: an edit that arrives late,
+	if own || vacant {
+		// A lease is changed only by who knows the document as it is: a change that arrives late,
 		// after others, is not carried out.
 		condition = bson.D{{Key: "n", Value: c.state.N}}
 	}
+	c.renew = false
 	if own || lease == "" { // else it is not in the way of the other server
 		u.add("$inc", "n", int64(1))
 	}
@@ -504,6 +569,7 @@ func (c *clock) edit(ctx context.Context) error {
 		u.add("$unset", "flights."+name, "")
 	}
 	u.add("$max", "last", int64(c.last))
+	u.add("$max", "acked", int64(c.acked))
 	for id, at := range c.state.Servers {
 		if c.gone(clockEntry{Since: at, Ms: msOf(c.timing.life)}) < c.now {
 			u.add("$unset", "servers."+id, "") // if it is not gone, it comes again
@@ -514,26 +580,24 @@ func (c *clock) edit(ctx context.Context) error {
 	} else {
 		u.add("$currentDate", "servers."+c.id, true)
 	}
-	u.add("$currentDate", "now", true)
-	step, cancel := context.WithTimeout(ctx, c.commandTime())
-	defer cancel()
 	c.mu.Unlock()
-	state, err := decodeClock(c.meta.FindOneAndUpdate(step, append(condition, bson.E{Key: "_id", Value: clockID}), u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
-	took := c.elapsed() - begun
-	if err == nil && state == nil {
-		err = cmp.Or(c.read(ctx), errNotYet)
+
+	state, err := c.change(ctx, condition, u)
+	if err == nil && lease != "" && !own {
+		err = errNotYet
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took, c.failed = took, err
-	if err != nil {
-		if c.renew = true; errors.Is(err, errNotYet) {
-			c.failed, c.lead = nil, max(2*c.lead, microseconds(took))
+	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
+		if c.failed = nil; entry != "" {
+			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
 		}
+	}
+	if err != nil {
+		c.renew = true
 		return err
 	}
-	c.lead, c.now, c.heard = 0, instantOf(state.Now), c.elapsed()
-	c.observe(state)
 	if entry != "" {
 		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
 		if state.Lease == entry {
@@ -541,7 +605,7 @@ func (c *clock) edit(ctx context.Context) error {
 		}
 		c.serve(g, from)
 	}
-	if c.owns(state.Lease) && len(state.Servers) > 0 || len(c.idle()) > 0 {
+	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
 		c.renew = true
 		c.edits.ask()
 	}
@@ -550,70 +614,62 @@ func (c *clock) edit(ctx context.Context) error {
 
 // evict removes the entries of servers that are gone. First it withdraws their transactions, which
 // waits for those that are about to be committed; so it runs beside edit.
-func (c *clock) evict(ctx context.Context) error {
+func (c *clock) evict(ctx context.Context) (failed error) {
 	c.mu.Lock()
-	state, now, timeout := c.state, c.now, c.commandTime()
+	gone, lease, timeout := maps.Clone(c.state.Flights), c.state.Lease, c.commandTime()
+	maps.DeleteFunc(gone, func(entry string, e clockEntry) bool { return c.owns(entry) || c.now <= c.gone(e) })
 	c.mu.Unlock()
-	for entry, e := range state.Flights {
-		if c.owns(entry) || now <= c.gone(e) {
-			continue
-		}
+	for entry, e := range gone {
 		step, cancel := context.WithTimeout(ctx, timeout)
-		if deleteNotes(step, c.meta, notesOf(entry)) == nil { // else it is tried again
+		err := deleteNotes(step, c.meta, notesOf(entry))
+		cancel()
+		if err == nil {
+			top, u := int64(c.top(e)), make(changes)
 			// Some servers keep a time more exactly than they tell it.
-			condition := bson.D{{Key: "_id", Value: clockID}, {Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}}}
-			u := make(changes)
+			condition := bson.D{{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}}}
 			u.add("$inc", "n", int64(1))
 			u.add("$unset", "flights."+entry, "")
-			u.add("$max", "last", int64(c.top(e))) // instants up to there may have been handed out
-			if entry == state.Lease {
-				condition = append(condition, bson.E{Key: "lease", Value: entry})
+			u.add("$max", "last", top) // instants up to there may have been handed out
+			if entry == lease {
+				condition = append(condition, bson.E{Key: "lease", Value: lease})
 				u.add("$unset", "lease", "")
+				u.add("$max", "acked", top) // what was acknowledged under it may be in no document
 			}
-			_, _ = c.meta.UpdateOne(step, condition, u)
+			_, err = c.change(ctx, condition, u)
 		}
-		cancel()
+		failed = cmp.Or(failed, err) // the next edit asks again
 	}
-	return nil
+	return failed
 }
 
-// open makes this server one of those on the database. known is the time of the last version.
+// open makes this server one of those on the database. known is the time of the last
+// version. Then run has to run.
 func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
 	if err != nil && !mongo.IsDuplicateKeyError(err) {
 		return err
 	}
-	c.last = known
-	return c.say(ctx) // which another server's are before
+	c.last, c.renew = known, true
+	if err = c.read(ctx); err == nil {
+		err = c.edit(ctx)
+	}
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
 }
 
 // run edits the document from time to time, until the store is closed: the lease is renewed, or
 // taken when other servers have left, and others see that this one is there.
 func (c *clock) run() {
-	for _, do := range []func(context.Context) error{c.say, c.evict} {
-		c.loops.Go(func() {
-			for pause(c.alive, c.timing.renew); c.alive.Err() == nil; pause(c.alive, c.timing.renew) {
-				_ = do(c.alive) // it is tried again
-			}
-		})
+	defer close(c.ended)
+	for c.alive.Err() == nil {
+		pause(c.alive, c.timing.renew)
+		c.mu.Lock()
+		c.renew = true
+		c.mu.Unlock()
+		_ = c.edits.do(c.alive) // it is tried again
 	}
-}
-
-// say makes an edit, whether or not there is anything new. It fails where the database refuses it.
-func (c *clock) say(ctx context.Context) error {
-	c.mu.Lock()
-	c.renew = true
-	c.mu.Unlock()
-	err := c.edits.do(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ctx.Err() != nil {
-		err = cmp.Or(c.failed, err)
-	}
-	if errors.Is(err, errNotYet) {
-		return nil
-	}
-	return disagreement(err)
 }
 
 // leave is called when nothing of this server is under way any more. What may still be
@@ -624,10 +680,10 @@ func (c *clock) leave(ctx context.Context) {
 	c.left, c.renew = true, true
 	c.mu.Unlock()
 	if !left {
-		_ = c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 })
+		_ = c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
 	}
 	c.stop()
-	c.loops.Wait()
+	<-c.ended
 }
 
 // rounds runs a function for all callers that ask before it begins. Runs do not overlap.

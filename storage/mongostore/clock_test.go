@@ -283,20 +283,112 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// A server began to end its lease, got no answer, and finds that the other one has left: it goes
-// on with the lease.
-func TestLeaseGoesOnWhenOtherHasLeft(t *testing.T) {
+// A server that is the only one acknowledges a commit while one before it is in flight, and is
+// killed: the next one hands out no instant before what was acknowledged.
+func TestKilledBesideSlowWrite(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	first := newServerOf(t, uri, Options{})
+	slow, err := again(ctx, func(ctx context.Context) (*flight, error) { return first.clock.begin(ctx, 0, 4*quick.life) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := commitAgain(ctx, first, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	kill(first)
+	second := newServerOf(t, uri, Options{})
+	if now, err := second.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
+// One of two servers acknowledges a commit while one of the other is in flight before it, and
+// leaves. The other one takes a lease, and hands out no instant before what was acknowledged.
+func TestLeaseAfterAcknowledgement(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	first := newServerOf(t, uri, Options{timing: unending})
+	second := newServerOf(t, uri, Options{timing: unending})
+	for _, s := range []*Store{first, second} {
+		until(ctx, t, s, shares)
+	}
+	slow, err := first.clock.begin(ctx, 0, unending.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := commitAgain(ctx, second, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, first, (*clock).leased)
+	soon, cancel := context.WithTimeout(ctx, ackWait) // it waits for the one in flight
+	defer cancel()
+	if now, err := first.Now(soon); err == nil && now < v.RecordedAt {
+		t.Errorf("Now is %d, and a commit at %d was acknowledged before", now, v.RecordedAt)
+	}
+	first.clock.end(slow)
+	if now, err := first.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
+// A server with a lease acknowledges a commit, and is killed. An entry that it made before the
+// lease lasts longer: until that has ended, nobody hands out an instant before the commit.
+func TestKilledWithLongEntry(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	first := newServerOf(t, uri, Options{})
+	second := newServerOf(t, uri, Options{})
+	until(ctx, t, first, shares)
+	slow, err := first.clock.begin(ctx, 0, 4*quick.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, first, (*clock).leased)
+	v, err := commitAgain(ctx, first, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	kill(first)
+	// As if the lease had been for a short write.
+	first.clock.mu.Lock()
+	lease := first.clock.lease.name
+	first.clock.mu.Unlock()
+	if _, err := first.meta.UpdateByID(ctx, clockID, bson.D{{Key: "$set", Value: bson.D{{Key: "flights." + lease + ".ms", Value: int64(1)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	third := newServerOf(t, uri, Options{})
+	if now, err := third.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
+// A server began to end its lease, got no answer, and finds that the other one has left: it ends
+// the lease all the same, and takes another.
+func TestLeaseEndsWhenOtherHasLeft(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx := bounded(t)
 	s := newServerOf(t, uri, Options{})
 	until(ctx, t, s, (*clock).leased)
 	s.clock.mu.Lock()
+	ended := s.clock.state.Lease
 	s.clock.lease = grant{}
 	s.clock.mu.Unlock()
 	soon, cancel := context.WithTimeout(ctx, 20*quick.life)
 	defer cancel()
-	until(soon, t, s, (*clock).leased)
+	until(soon, t, s, func(c *clock) bool { return c.leased() && c.state.Lease != ended })
 }
 
 // What a server has in flight under its lease is not in the document: another one that has
@@ -311,19 +403,18 @@ func TestLeaseIsNotSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	later, err := first.clock.begin(ctx, slow.at, unending.life)
+	v, err := driver.CommitOne(ctx, first, write("a", "1", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.clock.end(later)
 	// The lease is renewed meanwhile, so that its entry is of a later time.
 	from := func(c *clock) driver.Instant { return c.state.Flights[c.state.Lease].From }
-	until(ctx, t, first, func(c *clock) bool { return from(c) > later.at })
+	until(ctx, t, first, func(c *clock) bool { return from(c) > v.RecordedAt })
 	second := newClock(first, Options{Clock: time.Now, elapsed: first.clock.elapsed, timing: unending})
-	if err := second.open(ctx, later.at); err != nil {
+	if err := second.open(ctx, v.RecordedAt); err != nil {
 		t.Fatal(err)
 	}
-	second.run()
+	go second.run()
 	settled := make(chan error, 1)
 	go func() { settled <- second.settle(ctx, slow.at) }()
 	for ended := 0; ended < 5; { // how often it was looked since the lease has ended
@@ -463,9 +554,9 @@ func TestSlowDatabase(t *testing.T) {
 	}
 }
 
-// A server's update is held up: who reads does not wait for it, and what others commit meanwhile is
-// acknowledged when it has ended.
-func TestSlowServerHoldsUpNoReader(t *testing.T) {
+// A server's update is held up: what others commit meanwhile is acknowledged all the same, and
+// whoever reads then waits until nothing before it can appear.
+func TestSlowServerHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, alone := range map[string]bool{"another server's": false, "the server's own": true} {
 		t.Run(name, func(t *testing.T) {
@@ -493,33 +584,32 @@ func TestSlowServerHoldsUpNoReader(t *testing.T) {
 				}
 				return mongotest.Pass()
 			})
-			commits := make(chan error, 2)
-			commit := func(s *Store, key string) {
-				_, err := driver.CommitOne(ctx, s, write(key, key, 0))
-				commits <- err
-			}
-			go commit(behind, "slow")
+			slow := make(chan error, 1)
+			go func() {
+				_, err := driver.CommitOne(ctx, behind, write("slow", "slow", 0))
+				slow <- err
+			}()
 			await(ctx, t, held)
-			go commit(beside, "quick")
-			var seen observer
-			for range 10 {
-				for _, s := range []*Store{behind, beside} {
-					if !seen.read(ctx, s) {
-						t.Error(seen.broken)
-					}
+			var last driver.Instant
+			for n := range 5 {
+				v, err := driver.CommitOne(ctx, beside, write(fmt.Sprint("k", n), fmt.Sprint(n), 0))
+				if err != nil {
+					t.Fatal(err)
 				}
+				last = v.RecordedAt
 			}
-			select {
-			case err := <-commits:
-				t.Errorf("a commit ended, and one before it is in flight: %v", err)
-			default:
+			var seen observer
+			seen.acknowledged.Store(int64(last))
+			read := make(chan bool, 2)
+			for _, s := range []*Store{behind, beside} {
+				go func() { read <- seen.read(ctx, s) }()
 			}
 			end()
-			for range 2 {
-				if err := <-commits; err != nil {
-					t.Error(err)
-				}
+			if err := <-slow; err != nil {
+				t.Error(err)
 			}
+			<-read
+			<-read
 			for _, problem := range seen.verify(ctx, []*Store{behind, beside}) {
 				t.Error(problem)
 			}

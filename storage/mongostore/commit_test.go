@@ -300,12 +300,12 @@ func TestLives(t *testing.T) {
 		bytes, attempt int
 		want           time.Duration
 	}{
-		{0, 0, 1500 * time.Millisecond},
-		{smallWrite, 0, 1500 * time.Millisecond},
-		{smallWrite + lifeBytes, 0, 2500 * time.Millisecond},
-		{0, 2, 6 * time.Second},
+		{0, 0, time.Second},
+		{smallWrite, 0, time.Second},
+		{smallWrite + lifeBytes, 0, 2 * time.Second},
+		{0, 2, 4 * time.Second},
 		{0, 9, longestLife},
-		{smallWrite + 14*lifeBytes, 3, 62 * time.Second},
+		{smallWrite + 14*lifeBytes, 3, 60 * time.Second},
 	} {
 		if got := c.lifeOf(test.bytes, test.attempt); got != test.want {
 			t.Errorf("%d bytes, attempt %d: %v, want %v", test.bytes, test.attempt, got, test.want)
@@ -362,31 +362,4 @@ func TestLostConnections(t *testing.T) {
 	}
 	done.Wait()
 	proxy.Set(nil)
-}
-
-// Close waits for a commit whose caller still waits for it.
-func TestCloseAwaitsCommits(t *testing.T) {
-	t.Parallel()
-	ctx := bounded(t)
-	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	s := newServerOf(t, uri, Options{timing: unending})
-	frozen, release := freeze(proxy, of("update"))
-	defer release()
-	committed := make(chan error, 1)
-	go func() {
-		_, err := driver.CommitOne(ctx, s, write("a", "1", 0))
-		committed <- err
-	}()
-	await(ctx, t, frozen)
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	select {
-	case err := <-closed:
-		t.Errorf("Close has returned (%v), and a commit is in flight", err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	release()
-	if err := <-committed; err != nil {
-		t.Error(err)
-	}
 }

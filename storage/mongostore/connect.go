@@ -264,7 +264,7 @@ func (s *Store) inSnapshot(ctx context.Context, read func(context.Context) error
 			return driver.Errorf(driver.CodeUnavailable, "the request ended before the server had a snapshot to read from: %w", err)
 		}
 		if s.progress.kept { // for a later time
-			if _, err := s.loaded(ctx); err != nil {
+			if err := s.clock.read(ctx); err != nil {
 				return err
 			}
 		}

@@ -21,7 +21,7 @@ import (
 // quick keeps tests short: what they wait for are renewals and the ends of lives. unhurried is for
 // those whose lease is not to end, however slow the machine.
 var (
-	quick     = timing{life: 450 * time.Millisecond, skew: 50 * time.Millisecond, renew: 60 * time.Millisecond}
+	quick     = timing{life: 300 * time.Millisecond, skew: 50 * time.Millisecond, renew: 60 * time.Millisecond}
 	unhurried = timing{life: time.Hour, skew: time.Second, renew: time.Minute}
 )
 
@@ -237,7 +237,7 @@ var unending = timing{life: time.Minute, skew: time.Second, renew: 60 * time.Mil
 // kill leaves a store as a killed process does: it tells nobody.
 func kill(s *Store) {
 	s.clock.stop()
-	s.clock.loops.Wait()
+	<-s.clock.ended
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
 	s.clock.left = true

@@ -139,7 +139,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		return s.clock.open(step, last)
 	})
 	if err == nil {
-		s.clock.run()
+		go s.clock.run()
 		err = s.share(ctx)
 	}
 	if err != nil {
@@ -164,10 +164,7 @@ func (s *Store) share(ctx context.Context) error {
 		_, err := s.clock.instant(step)
 		late := step.Err() != nil
 		cancel()
-		if late && ctx.Err() == nil {
-			err = s.clock.say(ctx)
-		}
-		if !late || err != nil {
+		if !late || ctx.Err() != nil || s.clock.check() != nil {
 			return err
 		}
 	}

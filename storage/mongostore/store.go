@@ -41,7 +41,7 @@ type Store struct {
 	// life ends when the store cancels the writes that are still running.
 	life    context.Context
 	stop    context.CancelFunc
-	running sync.WaitGroup // commits, whether or not their callers still wait
+	running sync.WaitGroup // commits whose callers have returned
 }
 
 // collection is a collection of documents with that of their runs.
@@ -94,12 +94,13 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 	return s.clock.settle(ctx, at)
 }
 
-// Ping implements driver.Engine. It checks with three commands whether documents can be
-// read and written, and whether the server agrees with others on the time.
+// Ping implements driver.Engine. It checks with two commands whether documents can be
+// read and written. It also returns the error of a clock that cannot agree with other
+// servers on the time.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, done := s.bounded(ctx)
 	defer done()
-	if err := s.clock.say(ctx); err != nil {
+	if err := s.clock.check(); err != nil {
 		return err
 	}
 	return wrap(s.ping(ctx), "asking the server whether it answers")
@@ -158,7 +159,7 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	return stats, nil
 }
 
-// closeTimeout is how long Close waits for commits.
+// closeTimeout is how long Close waits for writes whose callers have returned.
 const closeTimeout = 10 * time.Second
 
 // Close implements driver.Engine. It tells other servers that this one has left, if it can: else
