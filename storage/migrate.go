@@ -348,7 +348,7 @@ const (
 // matching calls fn with each document that meets a query's conditions, in no order: all documents are read, whose
 // number --max-read bounds, as the engine's filters and indexes are about what is stored.
 func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, fn func(*driver.Version)) error {
-	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: first, Filter: m.ofEngine(q.Filter)}
+	asked, over := &driver.Query{Collection: q.Collection, At: q.At, Limit: first, Filter: m.ofEngine(q.Filter)}, endedAtTimes(ctx)
 	for {
 		vs, err := e.Engine.Query(ctx, asked)
 		if err != nil {
@@ -360,7 +360,7 @@ func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, 
 			if v, err = e.today(v, false); err != nil {
 				return err
 			}
-			if q.Filter == nil || condition.Holds(q.Filter, v, v.Data) {
+			if q.Filter == nil || condition.HoldsUntil(over, q.Filter, v, v.Data) {
 				fn(v)
 			}
 		}

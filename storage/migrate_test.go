@@ -477,6 +477,47 @@ func TestListOfWhatIsLarge(t *testing.T) {
 	}
 }
 
+// The filter of a list in another form ends with the operation, within a document: a list of it
+// has thousands of elements, and a filter hundreds of conditions.
+func TestListsInAnotherFormEndWithTheirContext(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"a","tags":["w"`+strings.Repeat(`,"some-tag"`, 9_000)+`]}`)
+	e.under("one", fixtureTypes())
+	newer := e.under("two", movedTypes())
+	conditions := make([]any, 100)
+	for i := range conditions {
+		conditions[i] = object{"tags": object{"hasAny": []any{fmt.Sprint("z", i)}}}
+	}
+	ask := func(ctx context.Context) error {
+		_, err := newer.projects.Page(ctx, object{"or": conditions}, nil, nil, nil, nil, nil, nil, nil)
+		return err
+	}
+	read := &countedContext{Context: newer.begin(), most: 1 << 30}
+	all := allocated(func() {
+		if err := ask(read); err != nil {
+			t.Error(err)
+		}
+	})
+	ends := &countedContext{Context: newer.begin(), most: 8} // of thousands of times
+	few := allocated(func() { wantError(t, ask(ends), fault.CodeUnavailable, "") })
+	if few > all/3 {
+		t.Errorf("%d bytes are allocated after the end, and %d for all", few, all)
+	}
+}
+
+// countedContext ends when its error was asked for so many times.
+type countedContext struct {
+	context.Context
+	asked, most int
+}
+
+func (c *countedContext) Err() error {
+	if c.asked++; c.asked > c.most {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // Documents are rewritten in today's form as new versions, once; from then on the engine filters, until documents in
 // another form may be there again.
 func TestRewrite(t *testing.T) {

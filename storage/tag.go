@@ -330,12 +330,7 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	}
 	tags := driver.Query{At: q.At, Filter: tagIs(l.t, record.TagName, l.name), Limit: taggedTogether}
 	var found []*driver.Version
-	looked, stop := 0, false
-	over := func() bool { // looks now and then: most conditions take less time than that
-		looked++
-		stop = stop || looked%64 == 0 && ended(ctx) != nil
-		return stop
-	}
+	over := endedAtTimes(ctx)
 	for {
 		page, err := l.store.tagPage(ctx, l.t, &tags)
 		if err != nil {

@@ -363,3 +363,30 @@ func TestLostConnections(t *testing.T) {
 	done.Wait()
 	proxy.Set(nil)
 }
+
+// Close waits for a commit whose caller still waits for it.
+func TestCloseAwaitsCommits(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	s := newServerOf(t, uri, Options{timing: unending})
+	frozen, release := freeze(proxy, of("update"))
+	defer release()
+	committed := make(chan error, 1)
+	go func() {
+		_, err := driver.CommitOne(ctx, s, write("a", "1", 0))
+		committed <- err
+	}()
+	await(ctx, t, frozen)
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		t.Errorf("Close has returned (%v), and a commit is in flight", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	release()
+	if err := <-committed; err != nil {
+		t.Error(err)
+	}
+}

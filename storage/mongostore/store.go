@@ -41,7 +41,7 @@ type Store struct {
 	// life ends when the store cancels the writes that are still running.
 	life    context.Context
 	stop    context.CancelFunc
-	running sync.WaitGroup // commits whose callers have returned
+	running sync.WaitGroup // commits, whether or not their callers still wait
 }
 
 // collection is a collection of documents with that of their runs.
@@ -159,7 +159,7 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	return stats, nil
 }
 
-// closeTimeout is how long Close waits for writes whose callers have returned.
+// closeTimeout is how long Close waits for commits.
 const closeTimeout = 10 * time.Second
 
 // Close implements driver.Engine. It tells other servers that this one has left, if it can: else
