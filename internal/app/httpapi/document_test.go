@@ -42,7 +42,7 @@ func TestConflictsCostWhatTheyAreLong(t *testing.T) {
 	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	allocations := func(document string) float64 {
 		return testing.AllocsPerRun(1, func() {
-			_, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document})
+			_, errs := exec.read(t.Context(), &operation{limits: &exec.Limits}, &graphql.RawParams{Query: document})
 			if !strings.Contains(errs.Error(), `Fields "hello" conflict because they have differing arguments`) {
 				t.Fatalf("%.300v", errs)
 			}

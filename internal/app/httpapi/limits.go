@@ -16,6 +16,9 @@ const (
 	listFactor  = 5  // objects that are expected in a list that has no pages
 	// quickCost is up to which cost an operation without pages is expected to be quick.
 	quickCost = 500
+	// readBytes is about how much memory a token of a document takes until it is parsed and
+	// validated, in bytes: what is executed after that has it, too.
+	readBytes = 1 << 10
 )
 
 // checkCost refuses an operation by what its answer may become, given the variables: depth,
@@ -25,7 +28,7 @@ const (
 // objects listFactor times. A field that means work beyond what it returns has a weight, which
 // counts like fields. Introspection counts its fields once; gqlparser's validation bounds its
 // nesting. Values of variables are read again wherever they are used: what they take there, beyond
-// once, counts for what the operation keeps.
+// once, counts for what the operation keeps, as the document does.
 func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
 	w := costWalk{limits: &e.Limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
@@ -45,10 +48,9 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	for _, size := range w.sizes {
 		again -= size
 	}
-	if again <= 0 {
-		return nil
-	}
-	refused, _ := errors.AsType[*gqlerror.Error](op.keep(int64(again), int64(again)))
+	again = max(again, 0)
+	document := min(readBytes*int64(op.document.tokens), e.Limits.kept()/2)
+	refused, _ := errors.AsType[*gqlerror.Error](op.keep(int64(again)+document, int64(again)))
 	return refused
 }
 

@@ -131,10 +131,26 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// What a document took to be read counts for what its operation has in memory, but never for more
+// than half of that.
+func TestDocumentCountsAsMemory(t *testing.T) {
+	limits := Limits{Cost: 1 << 30, Tokens: 10_000, Read: 2 << 20, Answer: 2 << 20}.withDefaults()
+	exec := newExecutor(&Config{Schema: newFakeSchema(t), Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: limits}, presentPlainly)
+	for n, want := range map[int]int64{100: 100 << 10, 5000: 1 << 20} {
+		op := &operation{limits: &exec.Limits}
+		if _, errs := exec.read(t.Context(), op, &graphql.RawParams{Query: "{" + strings.Repeat("__typename ", n-2) + "}"}); errs != nil {
+			t.Fatal(errs)
+		}
+		if got := op.kept.Load(); got != want {
+			t.Errorf("%d tokens count as %d bytes, want %d", n, got, want)
+		}
+	}
+}
+
 // costOf is the cost of a document, or the error by which it is refused.
 func costOf(t *testing.T, exec *executor, document string, variables map[string]any) (int, string) {
 	t.Helper()
-	oc, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document, Variables: variables})
+	oc, errs := exec.read(t.Context(), &operation{limits: &exec.Limits}, &graphql.RawParams{Query: document, Variables: variables})
 	if errs != nil {
 		return 0, errs.Error()
 	}

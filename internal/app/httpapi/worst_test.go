@@ -309,7 +309,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
 	exec := newExecutor(&Config{Schema: schema, Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	return measure(text, func() gqlerror.List {
-		_, list := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: text})
+		_, list := exec.read(t.Context(), &operation{limits: &exec.Limits}, &graphql.RawParams{Query: text})
 		return list
 	})
 }
