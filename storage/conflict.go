@@ -224,9 +224,22 @@ func (s *Store) overlap(ctx context.Context, t *record.Type, base, cur *driver.V
 			touched[i] = touched[i] || found[path]
 		}
 	}
-	if next {
+	switch {
+	case next:
 		look(entry{cur, base})
-	} else {
+	case len(q.Fields) == 0: // the names of what each changed are enough
+		n := base.Number
+		for v, err := range s.readLog(ctx, q) {
+			if err != nil {
+				return nil, false, err
+			}
+			look(entry{version: v})
+			n++
+		}
+		for i := range all {
+			touched[i] = touched[i] || n < cur.Number // by what was pruned
+		}
+	default:
 		for e, err := range s.entries(ctx, q) {
 			if err != nil {
 				return nil, false, err
