@@ -242,7 +242,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 		outs, ws := make([]*outcome, len(ms)), make([]driver.Write, 0, len(ms))
 		lost, made, elements, bytes := 0, 0, 0, 0
 		for i, m := range ms {
-			if i > 0 && s.spent(ctx, .5) { // the rest is for writing them
+			if several && i > 0 && s.spent(ctx, .5) { // the rest is for writing them
 				return nil, fault.Errorf(fault.CodeUnavailable, "%s and those before it took half of the time that this server allows (--max-execution): send several commits", ms[i-1].path)
 			}
 			o, w, err := s.prepare(ctx, op, m, len(ms) > 1 || attempt > 1, attempt > mergeAttempts)
