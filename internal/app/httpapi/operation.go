@@ -431,14 +431,19 @@ func (c *opContext) err(end error) error {
 	if c.ended != nil {
 		return c.ended
 	}
-	now := c.now()
-	switch late := !now.Before(c.until); {
-	case c.timed != nil && c.timed.Err() != nil:
-		c.ended = c.timed.Err()
-	case c.timed == nil && late, !c.finishes && c.cpuExceeded(now, c.most):
+	in, now := c.Context, c.now()
+	if c.timed != nil {
+		in = c.timed
+	}
+	switch {
+	case c.timed == nil && !now.Before(c.until):
+		c.ended = context.DeadlineExceeded
+	case in.Err() != nil: // who does not wait any more has not waited too long
+		c.ended = in.Err()
+	case !c.finishes && c.cpuExceeded(now, c.most):
 		c.ended = context.DeadlineExceeded
 	default:
-		c.ended = cmp.Or(c.Context.Err(), end)
+		c.ended = end
 	}
 	if c.ended != nil && c.timed != nil {
 		c.stop()

@@ -265,6 +265,20 @@ func TestDoneIsClosedWhenProcessorTimeIsOver(t *testing.T) {
 	}
 }
 
+// An operation whose sender has gone was cancelled, however long it was executed.
+func TestWhoHasGoneDidNotTakeTooLong(t *testing.T) {
+	var passed time.Duration
+	begin := time.Now()
+	parent, leave := context.WithCancel(t.Context())
+	ctx := newOpContext(parent, &operation{}, func() time.Time { return begin.Add(passed) }, begin.Add(time.Hour))
+	ctx.execute(begin, time.Second, &processor{now: func() time.Duration { return passed }}, false)
+	passed = time.Second
+	leave()
+	if err := ctx.Err(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // The processor time is asked for now and then; an operation has a little less for that, and
 // never more.
 func TestProcessorTimeIsAskedForSeldom(t *testing.T) {
