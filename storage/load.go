@@ -121,7 +121,7 @@ func (l *Loading) readPrevious(ctx context.Context, vs []driver.Version) error {
 		v := &vs[i]
 		if state, ok := l.get(loadKey{v.Collection, v.Key}); !ok || state.at >= v.RecordedAt {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, At: v.RecordedAt - 1})
-			l.docs[loadKey{v.Collection, v.Key}] = loadState{at: v.RecordedAt - 1} // asked for once
+			l.put(loadKey{v.Collection, v.Key}, loadState{at: v.RecordedAt - 1}) // asked for once
 		}
 	}
 	for collection, rs := range refs {
