@@ -42,18 +42,20 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		w.Data, w.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
 		t.parts = append(t.parts, &part{c: s.collections[w.Collection], w: &w})
 	}
-	ended := s.writes.DoChan(id.String(), func() (any, error) {
-		s.running.Add(1)
-		defer s.running.Done()
-		return t.commit()
-	})
+	s.running.Add(1)
+	ended := s.writes.DoChan(id.String(), func() (any, error) { return t.commit() })
 	select {
 	case outcome := <-ended:
+		s.running.Done()
 		if outcome.Err != nil {
 			return nil, wrap(outcome.Err, "committing")
 		}
 		return outcome.Val.([]*driver.Version), nil
 	case <-ctx.Done():
+		go func() {
+			<-ended
+			s.running.Done()
+		}()
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
 	}

@@ -127,7 +127,14 @@ func (w *writer) wait() *request {
 		if err := w.endBulk(); err != nil {
 			w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
 		} else if w.cutOversized() {
-			idle.Reset(0)
+			select { // first
+			case r := <-w.queue:
+				return r
+			case <-w.ending:
+				return w.queued()
+			default:
+				idle.Reset(0)
+			}
 		}
 	}
 }
