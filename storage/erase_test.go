@@ -245,6 +245,62 @@ func TestErasedIsNotTold(t *testing.T) {
 	}
 }
 
+// What was read for watches before it was erased is not told after that, nor kept.
+func TestErasedWhileItIsRead(t *testing.T) {
+	e := newEnvOf(t, erasableTypes(), nil)
+	since := e.clock.advance(0)
+	defer e.store.Notify(func() {})()
+	e.secretHistory()
+	inner, erased := e.engine.Engine, false
+	e.engine.Engine = &beforeYield{inner, func() {
+		if !erased {
+			erased = true
+			must(e.erase(storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "asked to", Paths: secretPaths}))(t)
+		}
+	}}
+	for range 2 {
+		w := must(e.store.Watch(t.Context(), storage.WatchQuery{Since: &since, Collections: []string{"software"}}))(t)
+		told, events := "", 0
+		for more := true; more; {
+			more = must(w.Next(t.Context(), func(event *storage.Event) bool {
+				events++
+				told += strings.Join(lines(must(event.Changes(t.Context()))(t)), "\n")
+				return true
+			}))(t)
+		}
+		if !erased || strings.Contains(told, "secret-") || events < 7 {
+			t.Errorf("erased: %v; %d events tell %s", erased, events, told)
+		}
+	}
+}
+
+// beforeYield is an engine that does something between reading a log and telling it.
+type beforeYield struct {
+	driver.Engine
+	do func()
+}
+
+func (b *beforeYield) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
+		var vs []*driver.Version
+		for v, err := range b.Engine.Log(ctx, q) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			vs = append(vs, v)
+		}
+		if len(vs) > 6 && slices.Contains(q.Collections, "software") {
+			b.do()
+		}
+		for _, v := range vs {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
 func TestEraseAll(t *testing.T) {
 	e := newEnvOf(t, erasableTypes(), nil)
 	e.secretHistory()

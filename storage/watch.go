@@ -466,9 +466,13 @@ func (r *watchRound) isDone() bool {
 
 // read reads a round for all, and keeps it if anything is in it.
 func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
+	erased := f.erased.Load()
 	r.fill(trusted(ctx), s) // each watch leaves out what it may not tell
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.erased.Load() != erased { // what was read may be what was erased meanwhile
+		r.events, r.bytes, r.erased = nil, 0, true
+	}
 	close(r.done)
 	if r.err != nil || r.to == r.from {
 		if n := len(f.rounds); n > 0 && f.rounds[n-1] == r {
