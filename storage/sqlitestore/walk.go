@@ -359,7 +359,8 @@ func (w *orderedWalk) groups(from, to bound) error {
 			}
 			members = append(members, pair{key: string(e.key), doc: e.doc})
 			large = w.byKey && len(members) > groupRead
-			return !large, nil
+			w.overLimit = !w.byKey && w.rows+int64(len(members)) > w.scanLimit // all of them would be examined
+			return !large && !w.overLimit, nil
 		})
 		if err == nil && !large && !w.full() && !w.overLimit {
 			_, err = w.sorted(members)
