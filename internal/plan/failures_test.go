@@ -65,8 +65,8 @@ func TestPanicOfReferences(t *testing.T) {
 func TestReferencesInTheFuture(t *testing.T) {
 	p := newPair(t, catalogue()...)
 	got := p.compare(`query ($t: DateTime = "2090-01-01T00:00:00Z") { some: project(key: "e") { tags(asOf: $t) { key } } none: project(key: "f", version: 1) { tags(asOf: $t) { key } }
-		null: tag(key: "y", version: 1) { key relatedTags(asOf: $t) { key } } }`, "", "")
-	if !strings.HasPrefix(got, `{"some":null,"none":null,"null":{"key":"y","relatedTags":null}}`) || strings.Count(got, "AS_OF_IN_FUTURE") != 3 {
+		null: tag(key: "y", version: 1) { key relatedTags(asOf: $t) { key } } mistyped: tag(key: "bad") { key relatedTags(asOf: $t) { key } } }`, "", "")
+	if !strings.HasPrefix(got, `{"some":null,"none":null,"null":{"key":"y","relatedTags":null},"mistyped":{"key":"bad","relatedTags":null}}`) || strings.Count(got, "AS_OF_IN_FUTURE") != 4 {
 		t.Error(got)
 	}
 }

@@ -233,9 +233,8 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 			return
 		}
 		var v visit
-		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
-		if v.err == nil {
-			v.err = settled()
+		if v.err = settled(); v.err == nil {
+			l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
 		}
 		if v.err == nil && len(l.keys) > 0 {
 			at, pinned := o.Of().At(), o.Of().Pinned()
