@@ -66,7 +66,7 @@ const (
 	resolvedPerCost = 2
 	// leastTexts is how many bytes of texts the fields of any answer may have: some are left out
 	// again where null rises.
-	leastTexts = 8 << 20
+	leastTexts = 4 << 20
 )
 
 // errAloneInAnswer is the cause of an error that is the only one of its answer.
@@ -130,7 +130,7 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
-	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > max(int64(r.bounded.answer), leastTexts) {
+	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > int64(max(op.limits.Answer, leastTexts)) {
 		op.long.Store(true) // whatever follows
 	}
 	if more, selected := r.implied(ctx, value); err == nil && more+selected > 0 {

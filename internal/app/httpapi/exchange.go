@@ -240,6 +240,9 @@ type answerText struct{ before, data, after []byte }
 
 func (t *answerText) length() int { return len(t.before) + len(t.data) + len(t.after) }
 
+// size is how much memory the parts take, in bytes.
+func (t *answerText) size() int { return cap(t.before) + cap(t.data) + cap(t.after) }
+
 // writeTo writes the parts.
 func (t *answerText) writeTo(w io.Writer) error {
 	for _, part := range [...][]byte{t.before, t.data, t.after} {

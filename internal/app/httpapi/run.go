@@ -192,6 +192,14 @@ func CountAnswer(ctx context.Context, bytes int) error {
 	return op.keep(int64(bytes), 2*int64(bytes)) // what grows is copied
 }
 
+// ofEvent returns the limits for an event of a subscription, whose answer may be half as long:
+// gqlgen's buffer for it grows to the double again and again.
+func (l *Limits) ofEvent() *Limits {
+	half := *l
+	half.Answer /= 2
+	return &half
+}
+
 // kept is how many bytes of documents, fields and answer an operation may have in memory at
 // once. With the collector's share it takes about three times as much.
 func (l *Limits) kept() int64 { return (l.Read + int64(l.Answer)) / 2 }
@@ -221,9 +229,13 @@ func (o *operation) tooMuch() *gqlerror.Error {
 // boundAnswer refuses an answer whose data is too long, whatever executed the operation:
 // instead of data and errors it has one error. No other limit knows how long an answer gets: a
 // document is read once, and may be asked for under many aliases.
-func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.Response, most int) {
+func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.Response) {
 	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errAloneInAnswer) {
 		response.Errors = response.Errors[:1]
+	}
+	limit := "--max-answer"
+	if op.event {
+		limit += ", of an event half of it"
 	}
 	var refused *gqlerror.Error
 	switch {
@@ -231,9 +243,9 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
 	case op.keepsTooMuch():
 		refused = op.tooMuch()
-	case len(response.Data) > most || op.long.Load():
-		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
-			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
+	case len(response.Data) > op.limits.Answer || op.long.Load():
+		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (%s): "+
+			"ask for fewer documents, a smaller page or fewer fields and aliases", op.limits.Answer, limit)
 	default:
 		return
 	}
@@ -386,7 +398,7 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 		}
 		response.Errors = append(response.Errors, graphql.GetErrors(ctx)...)
 		response.Extensions = graphql.GetExtensions(ctx)
-		boundAnswer(op, oc, response, e.Limits.Answer)
+		boundAnswer(op, oc, response)
 		op.instant = e.Operations.Instant(ctx)
 	}
 	if oc.Operation.Operation != ast.Mutation && contextEnded(ctx, op, response.Errors) {

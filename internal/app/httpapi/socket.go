@@ -475,9 +475,7 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 func (o *socketOperation) next(told []*stretch) bool {
 	var payloads []answerText
 	for _, t := range told {
-		for _, text := range t.answers {
-			payloads = append(payloads, answerText{data: text})
-		}
+		payloads = append(payloads, t.answers...)
 	}
 	return o.send(messageNext, payloads...)
 }

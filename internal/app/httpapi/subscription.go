@@ -72,32 +72,19 @@ func selectionOf(oc *graphql.OperationContext) selection {
 // stretch is what subscriptions with the same selection are told from the same place on: one of
 // them reads and answers the events, and the others, of which most are where it was, follow it.
 type stretch struct {
-	answers [][]byte
-	size    int    // of all answers, in bytes
+	answers []answerText
+	size    int    // of what holds all answers, in bytes
 	end     any    // the place behind it; nil: there is nothing to follow
 	cut     bool   // by the end of a turn
 	more    bool   // there may be more at once
 	grown   uint64 // teller.grown when it was begun
 
-	done   chan struct{} // what is above is known once it is closed
-	once   sync.Once
-	events []byte
+	done chan struct{} // what is above is known once it is closed
 }
 
 type stretchKey struct {
 	selection selection
 	begin     any // a Watch's Place
-}
-
-// asEvents returns the answers as server-sent events.
-func (s *stretch) asEvents() []byte {
-	s.once.Do(func() {
-		s.events = make([]byte, 0, s.size+len(s.answers)*(len(beforeEvent)+len(afterEvent)))
-		for _, answer := range s.answers {
-			s.events = append(append(append(s.events, beforeEvent...), answer...), afterEvent...)
-		}
-	})
-	return s.events
 }
 
 // stretches are what subscriptions were told lately, and are being told.
@@ -126,7 +113,7 @@ func (t *stretches) read(key stretchKey, s *stretch) {
 		s.end = nil
 		t.kept.Remove(key)
 	} else {
-		t.kept.Resize(key, 2*s.size) // the events, too
+		t.kept.Resize(key, s.size)
 	}
 	close(s.done)
 }
@@ -180,14 +167,14 @@ func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(t
 }
 
 // answerTo executes the operation in the context of an event, with the time of execution that is
-// left, and returns the answer; nil: the event is not for the subscription. Its bytes are held
-// until they are sent. What fails because the server is busy, or its store away, is an error. It
+// left, and returns the answer; nil: the event is not for the subscription. Its memory is held
+// until it is sent. What fails because the server is busy, or its store away, is an error. It
 // also returns how long it was executed: all that was left where that was too little.
-func (r *run) answerTo(ctx context.Context, event Event, left time.Duration) (text []byte, took time.Duration, wrong gqlerror.List) {
+func (r *run) answerTo(ctx context.Context, event Event, left time.Duration) (text *answerText, took time.Duration, wrong gqlerror.List) {
 	h := r.h
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
-		limits: r.op.limits, client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
+		limits: r.op.limits.ofEvent(), client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
 	}
 	ctx = event.Context(ctx)
 	defer func() {
@@ -219,14 +206,16 @@ func (r *run) answerTo(ctx context.Context, event Event, left time.Duration) (te
 		response.Extensions = map[string]any{}
 	}
 	response.Extensions["position"] = event.Position()
-	var buf bytes.Buffer
-	parts := encode(&buf, response, response.Data != nil, op.instant)
-	text = slices.Concat(parts.before, parts.data, parts.after)
+	if cap(response.Data) > 2*len(response.Data) { // a long answer's buffer has room for the longest
+		response.Data = bytes.Clone(response.Data)
+	}
+	parts := encode(new(bytes.Buffer), response, response.Data != nil, op.instant)
+	parts.after = slices.Clip(parts.after) // several may append to it
 	op.hold.Set(0)
-	if r.op.hold.Grow(int64(len(text))) != nil { // to wait with it would be to hold it
+	if r.op.hold.Grow(int64(parts.size())) != nil { // to wait with it would be to hold it
 		return nil, took, outOfMemory().list()
 	}
-	return text, took, nil
+	return &parts, took, nil
 }
 
 // rootFailed reports whether the root field of a subscription is null and must not be: gqlgen
@@ -290,9 +279,11 @@ func (x *exchange) follow(run *run) {
 
 // write sends answers at once, and reports whether the client takes them.
 func (s *eventStream) write(told []*stretch) bool {
-	parts := make([][]byte, len(told))
-	for i, t := range told {
-		parts[i] = t.asEvents()
+	var parts [][]byte
+	for _, t := range told {
+		for _, text := range t.answers {
+			parts = append(parts, beforeEvent, text.before, text.data, text.after, afterEvent)
+		}
 	}
 	return s.send(parts...)
 }

@@ -352,6 +352,26 @@ func TestEventsWithoutData(t *testing.T) {
 	c.want(t, `{"type":"next","id":"1","payload":{"errors":[{"message":"the document does not fit","extensions":{"code":"INTERNAL"}}],"data":null,"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"1"}}}`)
 }
 
+// An event's answer may have half of what another may: a longer one is told as an error.
+func TestEventsHaveHalfOfAnAnswer(t *testing.T) {
+	var k ticks
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Answer = 2 * len(`{"ticks":"1"}`)
+		k.serve(cfg, schema, func(n int) (any, error) { return strings.Repeat("1", n), nil })
+	})
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+	k.tick()
+	c.want(t, tickOf("1", 1))
+	k.tick()
+	got := c.receive(t)
+	for _, want := range []string{"longer than 13 bytes, the limit of this server (--max-answer, of an event half of it)", codeTooComplex, `"position":"2"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+}
+
 // Clients take turns, whatever each has subscribed to: of another one's thousand subscriptions one
 // is told before a client's only one, and not all.
 func TestClientsTakeTurns(t *testing.T) {

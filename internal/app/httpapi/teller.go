@@ -308,7 +308,7 @@ func (s *subscription) read(out *stretch, now func() time.Time) (wrong gqlerror.
 		}
 		began = now()
 		if text != nil {
-			out.answers, out.size = append(out.answers, text), out.size+len(text)
+			out.answers, out.size = append(out.answers, *text), out.size+text.size()
 		}
 		wrong = failed
 		return wrong == nil && s.ctx.Err() == nil
