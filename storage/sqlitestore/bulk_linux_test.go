@@ -24,9 +24,9 @@ func TestPagesAreKeptAfterALargeLoad(t *testing.T) {
 		return
 	}
 	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100, readers: 1, VersionCache: -1})
-	vs := benchVersions(200, 200)
-	for i := range vs { // more than all caches hold
-		vs[i].Data = fmt.Appendf(nil, `{"text":%q}`, bytes.Repeat([]byte("x"), 100<<10))
+	vs := benchVersions(7_000, 7_000) // more than all caches hold
+	for i := range vs {               // longer texts have pages that SQLite reads past its caches
+		vs[i].Data = fmt.Appendf(nil, `{"text":%q}`, bytes.Repeat([]byte("x"), 3<<10))
 	}
 	if _, err := s.Load(t.Context(), vs); err != nil {
 		t.Fatal(err)
