@@ -121,7 +121,11 @@ func (r *reader) checkNames() {
 	schema, err := validator.LoadSchema(validator.Prelude, &ast.Source{Input: r.catalogue.SDL})
 	if err != nil {
 		message := problemOf(err).Message
-		r.problems.add(r.madeBy(message), "in the generated schema: %s Choose another name for what it is made of", message)
+		advice := "Choose another name for what it is made of"
+		if strings.Contains(message, "Query.") {
+			advice += `, or another plural: @versioned(plural: "…")`
+		}
+		r.problems.add(r.madeBy(message), "in the generated schema: %s %s", message, advice)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Types)) {
