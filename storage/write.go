@@ -154,9 +154,9 @@ func (s *Store) creation(t *record.Type, in *CreateInput) (*mutation, error) {
 	if err := m.check(); err != nil {
 		return m, err
 	}
-	data, err := s.patched(t, nil, in.Data, "input.data")
+	data, changed, err := s.patched(t, nil, in.Data, "input.data")
 	m.next = func(context.Context, *operation, *driver.Version) (*driver.Write, error) {
-		return &driver.Write{Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data}, nil
+		return &driver.Write{Op: driver.OpCreate, Changed: changed, Data: data}, nil
 	}
 	return m, err
 }
@@ -168,13 +168,9 @@ func (s *Store) revision(t *record.Type, in *UpdateInput) (*mutation, error) {
 		merge: in.OnConflict != nil && *in.OnConflict == Merge,
 	}
 	m.next = func(_ context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
-		data, err := s.patched(t, cur.Data, in.Patch, "input.patch")
-		if err != nil {
+		data, changed, err := s.patched(t, cur.Data, in.Patch, "input.patch")
+		if err != nil || len(changed) == 0 {
 			return nil, err
-		}
-		changed := normal.Changed(cur.Data, data)
-		if len(changed) == 0 {
-			return nil, nil
 		}
 		return &driver.Write{Op: driver.OpUpdate, Changed: changed, Data: data}, nil
 	}
@@ -355,7 +351,8 @@ func changedElements(before *driver.Version, w *driver.Write) (n int) {
 	count := func(data []byte) {
 		rawjson.Members(data, func(name []byte, start, end int) bool {
 			if slices.ContainsFunc(w.Changed, func(c string) bool { return rawjson.Is(name, c) }) {
-				n += rawjson.ListElements(data[start:end])
+				elements, _ := rawjson.Lists(data[start:end])
+				n += elements
 			}
 			return true
 		})
@@ -565,18 +562,16 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 // without a default must be given, and fields that are not given, or null, get
 // their defaults. They are stored, so that another default later changes
 // nothing that was written before. The same goes for new nested objects.
-func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path string) ([]byte, error) {
-	out, err := record.Patch(t.Object, doc, patch, path)
+// Changed are the stored names of the members that differ then.
+func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path string) (out []byte, changed []string, err error) {
+	out, changed, err = record.Patch(t.Object, doc, patch, path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if why := s.tooLarge(t, out); why != "" {
-		return nil, fault.BadInput("%s: %s", path, why)
+		return nil, nil, fault.BadInput("%s: %s", path, why)
 	}
-	if out, err = normal.Object(out); err != nil { // deeper than a document may be
-		return nil, fault.BadInput("%s: %v", path, err)
-	}
-	return out, nil
+	return out, changed, nil
 }
 
 // tooLarge says why a document of a type cannot be written; "" where it can. What the type does
@@ -598,11 +593,14 @@ func (s *Store) tooLarge(t *record.Type, doc []byte) string {
 			}
 		}
 	}
-	if len(doc) < 2*diff.MaxElements {
+	if len(doc) < 2*normal.MaxDepth {
 		return ""
 	}
-	if n := rawjson.ListElements(doc); n > diff.MaxElements {
-		return fmt.Sprintf("the lists would have %d elements together; at most %d are allowed", n, diff.MaxElements)
+	switch elements, depth := rawjson.Lists(doc); {
+	case depth > normal.MaxDepth:
+		return fmt.Sprintf("the document would be nested more than %d deep", normal.MaxDepth)
+	case elements > diff.MaxElements:
+		return fmt.Sprintf("the lists would have %d elements together; at most %d are allowed", elements, diff.MaxElements)
 	}
 	return ""
 }

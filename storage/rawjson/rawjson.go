@@ -375,9 +375,9 @@ func Put(object []byte, members ...Value) []byte {
 	return append(out, '}')
 }
 
-// ListElements returns the number of elements of all lists in a value, of which an empty one
-// counts as one.
-func ListElements(value []byte) (n int) {
+// Lists returns the number of elements of all lists in a value, of which an empty one counts as one, and how deep
+// lists and objects are nested in it.
+func Lists(value []byte) (elements, depth int) {
 	var lists []bool // which of the lists and objects around a place are lists
 	for i := 0; i < len(value); i++ {
 		switch value[i] {
@@ -385,16 +385,17 @@ func ListElements(value []byte) (n int) {
 			i = End(value, i) - 1
 		case '[', '{':
 			lists = append(lists, value[i] == '[')
+			depth = max(depth, len(lists))
 			if value[i] == '[' {
-				n++
+				elements++
 			}
 		case ',':
 			if lists[len(lists)-1] {
-				n++
+				elements++
 			}
 		case ']', '}':
 			lists = lists[:len(lists)-1]
 		}
 	}
-	return n
+	return elements, depth
 }

@@ -18,46 +18,76 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// Patch applies a patch to an object, as Store.patched of package storage says; a nil doc stands for one that is made now. The path is for errors.
-func Patch(o *ObjectType, doc []byte, patch map[string]any, path string) ([]byte, error) {
+// Patch applies a patch to an object in normal form, as Store.patched of package storage says; a nil doc stands for
+// one that is made now. It also returns the stored names of the members that differ then, sorted. The path is for
+// errors.
+func Patch(o *ObjectType, doc []byte, patch map[string]any, path string) (out []byte, changed []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		if o.Field(name) == nil {
-			return nil, fault.BadInput("%s: %s has no field %s", path, o.Name, fault.QuoteShort(name))
+			return nil, nil, fault.BadInput("%s: %s has no field %s", path, o.Name, fault.QuoteShort(name))
 		}
 	}
-	at := Index(o, doc)
-	set := make([]bool, len(o.Fields))
-	values := make([][]byte, len(o.Fields)) // nil: remove
-	for i := range o.Fields {
-		f := &o.Fields[i]
-		here := path + "." + f.Name
-		v, given := patch[f.Name]
-		if !given && doc == nil && f.NonNull && f.Default == nil && !f.List {
-			return nil, fault.BadInput("%s: the field is required: it is declared %s", here, f.TypeName(true))
-		}
-		if doc == nil && v == nil && f.Default != nil {
-			set[i], values[i] = true, f.Default
-			continue
-		}
-		if !given {
-			continue
-		}
-		if v == nil {
-			if f.NonNull && f.Default == nil {
-				return nil, fault.BadInput("%s: null cannot be stored: the field is declared %s", here, f.TypeName(true))
+	const room = 256 // for what is added
+	out = append(make([]byte, 0, len(doc)+room), '{')
+	seen := make([]bool, len(o.Fields))
+	put := func(i int, name, old []byte) { // the name as it is written
+		is := old
+		if i >= 0 {
+			var differs bool
+			if is, differs, err = o.Fields[i].patched(old, patch, doc == nil, path); differs {
+				changed = append(changed, o.Fields[i].Stored)
 			}
-			// What is null already stays as it is, and what has a default is that.
-			values[i] = f.Default
-			set[i] = (f.Default != nil || !rawjson.IsNull(at[i].At(doc))) && !(doc != nil && f.sameEffect(at[i].At(doc), f.Default))
-			continue
+			seen[i] = true
 		}
-		var err error
-		if values[i], err = f.patchValue(at[i].At(doc), v, here); err != nil {
-			return nil, err
+		if is == nil {
+			return
 		}
-		set[i] = doc == nil || !f.sameEffect(at[i].At(doc), values[i])
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, name...), ':'), is...)
 	}
-	return splice(o, doc, set, values), nil
+	next := 0
+	rawjson.Members(doc, func(name []byte, start, end int) bool {
+		i := o.place(name, next)
+		next = max(next, i+1)
+		put(i, doc[start-len(`"":`)-len(name):start-len(":")], doc[start:end:end])
+		return err == nil
+	})
+	var name []byte
+	for i := 0; i < len(seen) && err == nil; i++ {
+		if !seen[i] {
+			name = rawjson.AppendString(name[:0], o.Fields[i].Stored)
+			put(i, name, nil)
+		}
+	}
+	slices.Sort(changed)
+	return append(out, '}'), changed, err
+}
+
+// patched returns what a field is after a patch of its object, and whether that differs from what it was; nil: it has
+// no member. Made says that the object is made now.
+func (f *Field) patched(old []byte, patch map[string]any, made bool, path string) (is []byte, differs bool, err error) {
+	v, given := patch[f.Name]
+	switch {
+	case !given && !made:
+		return old, false, nil
+	case v == nil && f.NonNull && f.Default == nil && given:
+		return nil, false, fault.BadInput("%s.%s: null cannot be stored: the field is declared %s", path, f.Name, f.TypeName(true))
+	case v == nil && f.NonNull && f.Default == nil && !f.List:
+		return nil, false, fault.BadInput("%s.%s: the field is required: it is declared %s", path, f.Name, f.TypeName(true))
+	case v == nil:
+		is = f.Default
+	default:
+		if is, err = f.patchValue(old, v, path+"."+f.Name); err != nil {
+			return nil, false, err
+		}
+	}
+	// What is null already stays as it is, and so does what would read as it does now.
+	if is == nil && rawjson.IsNull(old) || !made && f.sameEffect(old, is) {
+		return old, false, nil
+	}
+	return is, true, nil
 }
 
 // patchValue returns the stored form of a field's new value.
@@ -76,7 +106,8 @@ func (f *Field) patchValue(old []byte, v any, path string) ([]byte, error) {
 		if len(old) == 0 || old[0] != '{' {
 			old = nil
 		}
-		return Patch(f.Object, old, m, path)
+		is, _, err := Patch(f.Object, old, m, path)
+		return is, err
 	}
 	return f.encode(path, v)
 }
@@ -100,7 +131,7 @@ func (f *Field) encodeList(v any, path string) ([]byte, error) {
 			if !ok {
 				return nil, WrongInput(here, elem, "an object")
 			}
-			raw, err = Patch(f.Object, nil, m, here)
+			raw, _, err = Patch(f.Object, nil, m, here)
 		default:
 			raw, err = f.encode(here, elem)
 		}
@@ -110,43 +141,6 @@ func (f *Field) encodeList(v any, path string) ([]byte, error) {
 		out = append(out, raw...)
 	}
 	return append(out, ']'), nil
-}
-
-// splice writes an object with some of its fields set or removed.
-func splice(o *ObjectType, doc []byte, set []bool, values [][]byte) []byte {
-	size := len(doc) + 2
-	for i, v := range values {
-		size += len(v) + len(o.Fields[i].Stored) + 4
-	}
-	out := append(make([]byte, 0, size), '{')
-	member := func(name string, raw []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(rawjson.AppendString(out, name), ':')
-		out = append(out, raw...)
-	}
-	written := make([]bool, len(o.Fields))
-	rawjson.Members(doc, func(name []byte, start, end int) bool {
-		text := rawjson.Name(name)
-		i, declared := o.byStored[text]
-		switch {
-		case !declared || !set[i]:
-			member(text, doc[start:end])
-		case values[i] != nil:
-			member(text, values[i])
-		}
-		if declared {
-			written[i] = true
-		}
-		return true
-	})
-	for i := range o.Fields {
-		if set[i] && values[i] != nil && !written[i] {
-			member(o.Fields[i].Stored, values[i])
-		}
-	}
-	return append(out, '}')
 }
 
 // PatchPaths lists the JSON Pointers of the values that a patch sets, sorted.
@@ -196,7 +190,7 @@ func (o *ObjectType) PatchTo(from, to []byte) map[string]any {
 // sameEffect reports whether a field reads the same with either stored value; nil
 // is a missing one. What cannot be read is like nothing else.
 func (f *Field) sameEffect(a, b []byte) bool {
-	if a != nil && bytes.Equal(a, b) {
+	if a != nil && normal.Equal(a, b) {
 		return true
 	}
 	x, ok := f.reads(a)

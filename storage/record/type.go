@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
 )
 
@@ -156,6 +157,9 @@ func indexed(name string, fields []Field) *ObjectType {
 	for i := range o.Fields {
 		f := &o.Fields[i]
 		f.Stored = cmp.Or(f.Stored, f.Name)
+		if value, err := normal.Value(f.Default); err == nil { // as it is stored
+			f.Default = value
+		}
 		if f.Object != nil {
 			f.Object = indexed(f.Object.Name, f.Object.Fields)
 		}
