@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -188,12 +187,7 @@ func isOpen(path string) bool {
 type fileIdentity struct {
 	files  map[string]os.FileInfo
 	missed atomic.Pointer[driver.Error]
-	looked time.Time // by the writer
 }
-
-// checkInterval is how often the writer checks. Writes that were acknowledged since
-// the last check are lost with the file, like all earlier ones.
-const checkInterval = time.Second
 
 // observe notes the files of an open store: its lock, the database, and its log if it
 // has one. The shared memory file is not needed: it is opened by name only by other
@@ -211,7 +205,7 @@ func (p *fileIdentity) observe(names ...string) error {
 }
 
 // check returns an error with CodeUnavailable when a file was removed or replaced.
-// It takes some microseconds.
+// It takes some microseconds, and the writer calls it before each transaction.
 func (p *fileIdentity) check() error {
 	if missed := p.missed.Load(); missed != nil {
 		return missed
@@ -232,17 +226,5 @@ func (p *fileIdentity) check() error {
 				"What is in the store can still be read until this process ends. End it, put the files of the store in place, and start it again", name, what)))
 		return p.missed.Load()
 	}
-	return nil
-}
-
-// recently is check at most once in checkInterval, for the writer.
-func (p *fileIdentity) recently(now time.Time) error {
-	if age := now.Sub(p.looked); p.missed.Load() == nil && age >= 0 && age < checkInterval {
-		return nil
-	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	p.looked = now
 	return nil
 }

@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -63,18 +61,7 @@ func TestFilesThatGo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "asof.db")
-			// A clock that makes the writer look each time.
-			var ticks atomic.Int64
-			clock := func() time.Time { return time.Unix(ticks.Add(1), 0).Add(time.Hour) }
-			s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Sync: SyncOff, Clock: clock})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			s := openThings(t, path)
 			loadThings(t, s, "a", 2, `{}`)
 			commit := func() error {
 				_, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "1", Collection: "things", Key: "b", Op: driver.OpCreate, Data: []byte(`{}`)})
@@ -107,40 +94,6 @@ func TestFilesThatGo(t *testing.T) {
 				t.Errorf("reading: %v, %v", got, err)
 			}
 		})
-	}
-}
-
-// A writer looks once in a while; who asks whether the store is ready, always,
-// and then the writer knows.
-func TestFilesAreLookedAtOnceInAWhile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "asof.db")
-	var p fileIdentity
-	lock, err := acquire(path, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = lock.Close() }()
-	writeFile(t, path, "")
-	writeFile(t, path+"-wal", "")
-	if err := p.observe(lock.Name(), path, path+"-wal"); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Unix(1e9, 0)
-	for _, step := range []struct {
-		name string
-		do   func() error
-		gone bool
-	}{
-		{"at first", func() error { return p.recently(start) }, false},
-		{"the file goes", func() error { return os.Remove(path) }, false},
-		{"a moment later", func() error { return p.recently(start.Add(checkInterval - 1)) }, false},
-		{"before", func() error { return p.recently(start.Add(-1)) }, true},
-		{"again", func() error { return p.recently(start) }, true},
-		{"asked", p.check, true},
-	} {
-		if err := step.do(); (err != nil) != step.gone {
-			t.Errorf("%s: %v", step.name, err)
-		}
 	}
 }
 

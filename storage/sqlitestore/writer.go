@@ -175,7 +175,7 @@ func (r *request) finish(err error) {
 // the COMMIT itself failed, and the state in memory is read again from the file.
 func (w *writer) transaction(f func() error) error {
 	w.cache.trim()
-	if err := w.store.here.recently(w.store.opts.Clock()); err != nil {
+	if err := w.store.here.check(); err != nil {
 		return err
 	}
 	if w.stale {
