@@ -117,7 +117,7 @@ func (w *writer) apply(r *request) error {
 	}
 	for i, v := range r.versions {
 		if v != nil {
-			made[i].stored, made[i].seal = true, v.Seal
+			made[i].stored, made[i].seal, made[i].made = true, v.Seal, v
 			w.setCurrent(made[i], v.Number, v)
 		}
 	}
@@ -247,6 +247,8 @@ type state struct {
 	stored  bool      // the document has a row
 	entries [][]entry // for each index of the collection
 	touched bool      // it is in pending.touched
+	// made is the version that the running transaction has committed of it last; nil: none.
+	made *driver.Version
 	// rewritten is the number of the last version that was, in the running transaction; 0: none.
 	rewritten int64
 }

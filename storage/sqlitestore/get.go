@@ -196,8 +196,9 @@ func (c *conn) historic(s *sqlite.Stmt, coll *collection, fields []string) (*dri
 // after contains exactly the transactions until then. Only versions that were read
 // in such a snapshot are cached, with its count, and only returned to readers whose
 // snapshot is as new. After each transaction, before it is acknowledged, the last
-// versions of the documents that it changed are removed, and of those whose history was
-// rewritten the versions up to the last one that was.
+// versions of the documents that it changed give way to those that were committed, with the
+// count of then, and of those whose history was rewritten the versions up to the last one
+// that was are removed.
 type versionCache struct {
 	count  atomic.Int64
 	seed   maphash.Seed
@@ -315,8 +316,7 @@ func (d *cachedDocument) find(ref driver.Ref, count int64) *driver.Version {
 
 // add keeps a version that was read in a snapshot.
 func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int64) {
-	size := bytesOf(v)
-	if count == unsettled || size > min(maxKnownBytes, c.limit) {
+	if count == unsettled || !c.holds(v) {
 		return
 	}
 	shard := c.shard(k)
@@ -327,17 +327,26 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 		return
 	}
 	k.key = v.Key
-	d := shard.document(k, id)
+	c.insert(shard, k, shard.document(k, id), cachedVersion{v, count})
+}
+
+// holds reports whether a version is small enough.
+func (c *versionCache) holds(v *driver.Version) bool {
+	return bytesOf(v) <= min(maxKnownBytes, c.limit)
+}
+
+// insert adds a version to those of a document, and drops others that are too many then.
+func (c *versionCache) insert(shard *versionShard, k documentKey, d *cachedDocument, v cachedVersion) {
 	d.last = max(d.last, v.RecordedAt)
 	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k cachedVersion, n int64) int { return cmp.Compare(k.Number, n) })
 	if there {
 		return
 	}
-	v.Notes = new(driver.Notes) // v is not shared yet
-	d.versions = slices.Insert(d.versions, place, cachedVersion{v, count})
-	d.bytes += size
+	v.Notes = new(driver.Notes) // it is not shared yet
+	d.versions = slices.Insert(d.versions, place, v)
+	d.bytes += bytesOf(v.Version)
 	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
-		i := slices.IndexFunc(d.versions, func(old cachedVersion) bool { return old.Version != v && old.SupersededAt != driver.Forever })
+		i := slices.IndexFunc(d.versions, func(old cachedVersion) bool { return old.Version != v.Version && old.SupersededAt != driver.Forever })
 		if i < 0 {
 			break
 		}
@@ -378,7 +387,7 @@ func (d *cachedDocument) drop(i int) {
 func (c *versionCache) committing() { c.count.Add(1) }
 
 // committed is called after a commit, before it is acknowledged, with the documents
-// that it changed. If it failed, or its outcome is unknown, ok is false.
+// that it changed. Those that are read get their new last versions, for the next who reads or changes them. If it failed, or its outcome is unknown, ok is false.
 func (c *versionCache) committed(changed []*state, ok bool) {
 	if !ok {
 		for i := range c.shards {
@@ -400,8 +409,14 @@ func (c *versionCache) committed(changed []*state, ok bool) {
 				d.drop(0)
 			}
 			shard.docs.Resize(k, d.bytes)
+			if v := st.made; v != nil && c.holds(v) {
+				for _, text := range [...]*string{&v.Key, &v.Author, &v.Message, &v.Group} {
+					*text = strings.Clone(*text) // it may be a part of a large text
+				}
+				c.insert(shard, k, d, cachedVersion{v, c.count.Load() + 1})
+			}
 		}
-		st.rewritten = 0
+		st.rewritten, st.made = 0, nil
 		shard.mu.Unlock()
 	}
 	c.count.Add(1)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -93,8 +94,18 @@ func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
 	if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 		t.Fatal(err)
 	}
-	if n := keptCount(s, key); n != 1 {
-		t.Errorf("%d versions are kept after a commit, want the second alone", n)
+	// The commit's own takes the place of the one before, and is what is in the file.
+	if n := keptCount(s, key); n != 2 {
+		t.Errorf("%d versions are kept after a commit, want the second and the new one", n)
+	}
+	made := get(driver.Ref{Key: key, At: driver.Forever})
+	if err := c.SetAuthorizer(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.cached = newVersionCache(0)
+	stored := get(driver.Ref{Key: key, At: driver.Forever})
+	if stored.Notes = made.Notes; made.Number != 5 || !reflect.DeepEqual(made, stored) {
+		t.Errorf("kept is %+v, stored %+v", made, stored)
 	}
 }
 
