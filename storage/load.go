@@ -1,10 +1,15 @@
 package storage
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
+	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -171,3 +176,81 @@ func (l *Loading) swap(v *driver.Version, state loadState) (before loadState) {
 	l.put(k, state)
 	return before
 }
+
+// tooLarge says why a document of a type cannot be written; "" where it can. What the type does
+// not say holds where it is nil.
+func (s *Store) tooLarge(t *record.Type, doc []byte) string {
+	if len(doc) > s.limits.DocumentBytes {
+		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
+	}
+	if t != nil && len(doc) > maxIndexed {
+		for _, f := range t.Fields {
+			if !f.Indexed {
+				continue
+			}
+			switch longest, elements := inIndex(rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)})); {
+			case longest > maxIndexed:
+				return fmt.Sprintf("%s would have a text of %d bytes; at most %d are allowed in a field with @index", f.Name, longest, maxIndexed)
+			case elements > maxEntries:
+				return fmt.Sprintf("%s would have %d elements; at most %d are allowed in a list with @index", f.Name, elements, maxEntries)
+			}
+		}
+	}
+	if len(doc) < 2*normal.MaxDepth {
+		return ""
+	}
+	switch elements, depth := rawjson.Lists(doc); {
+	case depth > normal.MaxDepth:
+		return fmt.Sprintf("the document would be nested more than %d deep", normal.MaxDepth)
+	case elements > diff.MaxElements:
+		return fmt.Sprintf("the lists would have %d elements together; at most %d are allowed", elements, diff.MaxElements)
+	}
+	return ""
+}
+
+const (
+	// maxIndexed is how long a text may be, in bytes, that is in an index: databases read whole
+	// values to compare them.
+	maxIndexed = 4 << 10
+	// maxEntries is how many elements a list may have that is in an index: in one of millions of
+	// entries, each takes 25 µs of processor time to be replaced.
+	maxEntries = 10_000
+)
+
+// inIndex returns how long the longest text is in an indexed value, in bytes, and how many elements
+// it has.
+func inIndex(value []byte) (longest, elements int) {
+	text := func(value []byte) {
+		if s, ok := rawjson.Unquote(value); ok {
+			longest = max(longest, len(s))
+		}
+	}
+	text(value)
+	rawjson.Elements(value, func(start, end int) bool {
+		text(value[start:end])
+		elements++
+		return true
+	})
+	return longest, elements
+}
+
+// Excess says in which way a version that was recorded elsewhere is larger than one that can
+// be written here; "" where it is not.
+func (s *Store) Excess(v *driver.Version) string {
+	for _, text := range [...]struct {
+		what, is string
+		most     int
+	}{{"author", v.Author, MaxAuthor}, {"message", v.Message, MaxMessage}, {"change group", v.Group, maxGroup}} {
+		if len(text.is) > text.most {
+			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
+		}
+	}
+	return s.tooLarge(s.byCollection[v.Collection], v.Data)
+}
+
+// The longest texts of a version, in bytes.
+const (
+	MaxAuthor  = 200
+	MaxMessage = 16 << 10
+	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
+)
