@@ -35,7 +35,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	}
 	state := d.v
 	if state.Deleted {
-		if state, err = s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, Number: d.v.Number - 1}); err != nil || state == nil {
+		if state, err = s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, Number: d.v.Number - 1}, nil); err != nil || state == nil {
 			return []*FieldBlame{}, err
 		}
 	}

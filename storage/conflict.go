@@ -63,7 +63,7 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, 
 	if !s.guard.maySeePast(ctx, t) {
 		return k, nil
 	}
-	base, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(expected)})
+	base, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(expected)}, nil)
 	if pruned, ok := errors.AsType[*fault.Error](err); ok && pruned.Code == fault.CodeHistoryPruned {
 		k.message += "; that was pruned, and perhaps more of what changed since"
 		base, err = &driver.Version{Number: int64(expected), Deleted: true}, nil

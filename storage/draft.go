@@ -89,7 +89,7 @@ func (d *Draft[T]) Author() (*Actor, error) {
 
 // CreatedAt is when the draft was started.
 func (d *Draft[T]) CreatedAt(ctx context.Context) (driver.Instant, error) {
-	v, err := d.c.store.getFields(ctx, d.d.t, driver.Ref{Key: d.d.v.Key, Number: 1}, []string{})
+	v, err := d.c.store.getOne(ctx, d.d.t, driver.Ref{Key: d.d.v.Key, Number: 1}, []string{})
 	if err != nil || v == nil {
 		return d.d.v.RecordedAt, err
 	}
@@ -108,7 +108,7 @@ func (d *Draft[T]) ChangesFromBase(ctx context.Context) ([]*FieldChange, error) 
 
 // ChangesFromCurrent are the differences from the document as it is now.
 func (d *Draft[T]) ChangesFromCurrent(ctx context.Context) ([]*FieldChange, error) {
-	cur, err := d.c.store.getOne(ctx, d.c.t, driver.Ref{Key: contentOf(d.c.t, d.d.v).Key, At: d.d.seen})
+	cur, err := d.c.store.getOne(ctx, d.c.t, driver.Ref{Key: contentOf(d.c.t, d.d.v).Key, At: d.d.seen}, nil)
 	return d.changesFrom(ctx, cur, err)
 }
 
@@ -126,7 +126,7 @@ func (s *Store) draftBase(ctx context.Context, t *record.Type, draft *driver.Ver
 	if contentOf(t, draft).Number < 1 {
 		return nil, nil
 	}
-	first, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: draft.Key, Number: 1})
+	first, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: draft.Key, Number: 1}, nil)
 	return contentOf(t, first), err
 }
 
@@ -246,7 +246,7 @@ func (s *Store) readDraft(ctx context.Context, t *record.Type, id string, at, no
 	if driver.KeyProblem(id) != "" {
 		return nil, nil
 	}
-	v, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: id, At: at})
+	v, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: id, At: at}, nil)
 	if err != nil || !showsDraft(ctx, t, v, now) {
 		return nil, err
 	}
@@ -394,7 +394,7 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	if why := driver.KeyProblem(in.Key); why != "" {
 		return nil, fault.BadInput("input.key: the key %s", why)
 	}
-	cur, err := s.getOne(ctx, c.t, driver.Ref{Key: in.Key, At: op.now(nil)})
+	cur, err := s.getOne(ctx, c.t, driver.Ref{Key: in.Key, At: op.now(nil)}, nil)
 	if err != nil {
 		return nil, Unwritten(err)
 	}

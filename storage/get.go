@@ -53,7 +53,7 @@ func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *
 			return nil, err
 		}
 	}
-	v, err := s.getFields(ctx, t, driver.Ref{Key: key, At: at}, fields)
+	v, err := s.getOne(ctx, t, driver.Ref{Key: key, At: at}, fields)
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *record.Type
 		return nil, fault.BadInput("version %d: versions are counted from 1", number)
 	}
 	ref := driver.Ref{Key: key, Number: int64(number)}
-	v, err := s.getFields(ctx, t, ref, fields)
+	v, err := s.getOne(ctx, t, ref, fields)
 	if err != nil || v != nil && v.RecordedAt <= now {
 		return v, err
 	}
@@ -77,20 +77,16 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *record.Type
 
 // noVersion is the error of a number that no version had at an instant; nil for an unknown key.
 func (s *Store) noVersion(ctx context.Context, now driver.Instant, t *record.Type, ref driver.Ref) error {
-	last, err := s.getFields(ctx, t, driver.Ref{Key: ref.Key, At: now}, []string{})
+	last, err := s.getOne(ctx, t, driver.Ref{Key: ref.Key, At: now}, []string{})
 	if err != nil || last == nil {
 		return err
 	}
 	return fault.Errorf(fault.CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, ref.Key, ref.Number, last.Number)
 }
 
-// getOne reads one version; nil where there is none.
-func (s *Store) getOne(ctx context.Context, t *record.Type, ref driver.Ref) (*driver.Version, error) {
-	return s.getFields(ctx, t, ref, nil)
-}
-
-// getFields is getOne for a caller that looks at some members only.
-func (s *Store) getFields(ctx context.Context, t *record.Type, ref driver.Ref, fields []string) (*driver.Version, error) {
+// getOne reads one version; nil where there is none. Fields are the stored names of the top-level members that the
+// caller will look at; nil: all.
+func (s *Store) getOne(ctx context.Context, t *record.Type, ref driver.Ref, fields []string) (*driver.Version, error) {
 	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
 	switch {
 	case err != nil:
@@ -273,7 +269,7 @@ func (s *Store) byID(ctx context.Context, t *record.Type, ref driver.Ref, now dr
 	}
 	d := s.newDocument(t, v, v.RecordedAt, now, true)
 	if v.Deleted {
-		was, err := s.getFields(ctx, t, driver.Ref{Key: v.Key, Number: v.Number - 1}, fields)
+		was, err := s.getOne(ctx, t, driver.Ref{Key: v.Key, Number: v.Number - 1}, fields)
 		if err != nil || !live(was) {
 			return nil, err
 		}
@@ -443,33 +439,19 @@ func (e *verifying) Unwrap() driver.Engine { return e.Engine }
 
 func (e *verifying) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	vs, err := e.Engine.Get(ctx, collection, refs, fields)
-	if err == nil {
-		err = e.verify(ctx, vs...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return vs, nil
+	return e.verified(ctx, vs, err)
 }
 
 func (e *verifying) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	vs, err := e.Engine.Query(ctx, q)
-	if err == nil {
-		err = e.verify(ctx, vs...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return vs, nil
+	return e.verified(ctx, vs, err)
 }
 
 func (e *verifying) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
 		for v, err := range e.Engine.Log(ctx, q) {
-			if err == nil {
-				if err = e.verify(ctx, v); err != nil {
-					v = nil
-				}
+			if vs, wrong := e.verified(ctx, []*driver.Version{v}, err); vs == nil {
+				v, err = nil, wrong
 			}
 			if !yield(v, err) || err != nil {
 				return
@@ -478,11 +460,11 @@ func (e *verifying) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 	}
 }
 
-// verify verifies versions of one collection, where it is their turn. Nil, and what has no seal,
-// which asof check reports, is left out.
-func (e *verifying) verify(ctx context.Context, vs ...*driver.Version) error {
-	if e.reads.Add(1)%e.every != 0 {
-		return nil
+// verified returns what a read returned, versions of one collection: an error where it is their turn to be verified
+// and one is not as it was sealed. Nil, and what has no seal, which asof check reports, is left out.
+func (e *verifying) verified(ctx context.Context, vs []*driver.Version, err error) ([]*driver.Version, error) {
+	if err != nil || e.reads.Add(1)%e.every != 0 {
+		return vs, err
 	}
 	var refs []driver.Ref
 	var read []*driver.Version
@@ -493,11 +475,11 @@ func (e *verifying) verify(ctx context.Context, vs ...*driver.Version) error {
 		}
 	}
 	if len(read) == 0 {
-		return nil
+		return vs, nil
 	}
 	found, err := e.Engine.Get(ctx, read[0].Collection, refs, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, v := range read {
 		is, previous := found[2*i], found[2*i+1]
@@ -510,8 +492,8 @@ func (e *verifying) verify(ctx context.Context, vs ...*driver.Version) error {
 			wrong = seal.Verify(before, is) != nil
 		}
 		if wrong {
-			return driver.Errorf(driver.CodeInternal, "%s %q: version %d is not as it was sealed; asof check finds all that are not", v.Collection, v.Key, v.Number)
+			return nil, driver.Errorf(driver.CodeInternal, "%s %q: version %d is not as it was sealed; asof check finds all that are not", v.Collection, v.Key, v.Number)
 		}
 	}
-	return nil
+	return vs, nil
 }

@@ -57,7 +57,7 @@ func (s *Store) restored(ctx context.Context, op *operation, t *record.Type, in 
 	}
 	was := cur
 	if cur.Deleted { // it may come back as it was
-		if was, err = s.getOne(ctx, t, driver.Ref{Key: in.Key, Number: cur.Number - 1}); err != nil {
+		if was, err = s.getOne(ctx, t, driver.Ref{Key: in.Key, Number: cur.Number - 1}, nil); err != nil {
 			return nil, err
 		}
 	}

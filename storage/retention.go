@@ -162,7 +162,7 @@ func (s *Store) afterPruned(ctx context.Context, t *record.Type, key string, num
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return s.getOne(ctx, t, driver.Ref{Key: key, Number: v.Number + 1})
+	return s.getOne(ctx, t, driver.Ref{Key: key, Number: v.Number + 1}, nil)
 }
 
 // complete refuses a history that begins at an instant after which some of it was pruned: of
@@ -191,7 +191,7 @@ func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
 	if err != nil || earliest != 0 {
 		return earliest, err
 	}
-	first, err := s.getOne(ctx, h.t, driver.Ref{Key: h.v.Key, Number: 1})
+	first, err := s.getOne(ctx, h.t, driver.Ref{Key: h.v.Key, Number: 1}, nil)
 	if err != nil || first == nil {
 		return h.v.RecordedAt, err
 	}

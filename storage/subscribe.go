@@ -79,7 +79,7 @@ func (e *Event) Changes(ctx context.Context) ([]*FieldChange, error) {
 	var before *driver.Version
 	if e.v.Number > 1 {
 		var err error
-		if before, err = e.store.getOne(ctx, e.t, driver.Ref{Key: e.v.Key, Number: e.v.Number - 1}); err != nil {
+		if before, err = e.store.getOne(ctx, e.t, driver.Ref{Key: e.v.Key, Number: e.v.Number - 1}, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -299,7 +299,7 @@ func (c *Collection[T]) State(ctx context.Context, key string, asOf *driver.Inst
 	if err != nil {
 		return none, err
 	}
-	v, err := c.store.getOne(ctx, c.t.Tags, driver.Ref{Key: tagKey(key, *tag), At: op.now(nil)})
+	v, err := c.store.getOne(ctx, c.t.Tags, driver.Ref{Key: tagKey(key, *tag), At: op.now(nil)}, nil)
 	if err != nil || !live(v) {
 		return none, err
 	}

@@ -24,7 +24,7 @@ func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], e
 	if err != nil || driver.KeyProblem(key) != "" {
 		return nil, err
 	}
-	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin})
+	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin}, nil)
 	if err != nil || v == nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant,
 	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
 		return nil, err
 	}
-	return s.getOne(ctx, t, driver.Ref{Key: key, At: *ref.AsOf})
+	return s.getOne(ctx, t, driver.Ref{Key: key, At: *ref.AsOf}, nil)
 }
 
 // VersionInfo describes a version as it was seen from an instant: what happened

@@ -500,7 +500,7 @@ func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Vers
 			return v, false, fromDriver(ctx, err)
 		}
 	}
-	v, err = s.getOne(ctx, m.t, driver.Ref{Key: m.key, At: latest})
+	v, err = s.getOne(ctx, m.t, driver.Ref{Key: m.key, At: latest}, nil)
 	if m.blind && isUnreadable(err) {
 		if w := s.guard.view(ctx, m.t.Collection); w == nil || w.rows == nil {
 			vs, err := s.all.Get(ctx, m.t.Collection, []driver.Ref{{Key: m.key, At: latest}}, nil)
