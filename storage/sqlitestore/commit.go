@@ -326,39 +326,39 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 	if before == 0 {
 		query = sqlInsertDocument
 	}
-	s, err := w.Prepare(query)
-	if err != nil {
-		return false, err
-	}
-	w.bindVersion(s, v, seal)
-	s.BindInt64(1, int64(st.id))
-	s.BindInt64(2, number)
-	if before == 0 {
-		s.BindInt64(10, st.coll.id)
-		s.BindText(11, v.Key)
-	} else {
-		s.BindInt64(13, before)
-	}
-	_, err = s.Step()
-	if err := finish(s, err); err != nil {
-		return false, err
-	}
-	return w.Changes() == 1, nil
+	return w.writeRow(query, st, v, seal, int64(st.id), number, before)
 }
 
 // writeVersion adds a version's row to the history.
 func (w *writer) writeVersion(st *state, v *driver.Version, number int64, seal []byte) error {
-	s, err := w.Prepare(sqlInsertVersion)
+	_, err := w.writeRow(sqlInsertVersion, st, v, seal, st.id.version(number), int64(st.id), 0)
+	return err
+}
+
+// writeRow writes a version to a row of documents or versions, given its first two columns, and
+// the number that a document's row must have. It reports whether a row was written.
+func (w *writer) writeRow(query string, st *state, v *driver.Version, seal []byte, id, second, before int64) (bool, error) {
+	s, err := w.Prepare(query)
 	if err != nil {
-		return err
+		return false, err
 	}
-	w.bindVersion(s, v, seal)
-	s.BindInt64(1, st.id.version(number))
-	s.BindInt64(2, int64(st.id))
+	for i, n := range [...]int64{id, second, int64(v.RecordedAt), int64(v.Op)} {
+		s.BindInt64(i+1, n)
+	}
+	s.BindBool(5, v.Deleted)
+	for i, text := range [...]string{v.Author, v.Message, v.Group, encodeNames(v.Changed)} {
+		s.BindText(i+6, text)
+	}
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, st.key)
+	s.BindNull(12)
+	if !v.Deleted {
+		s.BindBytes(12, v.Data)
+	}
+	s.BindInt64(13, before)
+	s.BindBytes(14, seal)
 	_, err = s.Step()
-	return finish(s, err)
+	return w.Changes() == 1, finish(s, err)
 }
 
 // stateCache keeps the states of documents between transactions, so that a

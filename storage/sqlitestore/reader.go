@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unique"
 	"unsafe"
 
@@ -160,83 +161,6 @@ func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []st
 		v.Data = c.members(s, colData, fields)
 	}
 	return v, nil
-}
-
-// exec runs a statement that returns no rows.
-func (c *conn) exec(query string) error {
-	s, err := c.Prepare(query)
-	if err != nil {
-		return err
-	}
-	_, err = s.Step()
-	return finish(s, err)
-}
-
-// prepare prepares a statement with the values of its parameters.
-func (c *conn) prepare(query string, values ...any) (*sqlite.Stmt, error) {
-	s, err := c.Prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	for i, value := range values {
-		switch value := value.(type) {
-		case int64:
-			s.BindInt64(i+1, value)
-		case docID:
-			s.BindInt64(i+1, int64(value))
-		case driver.Instant:
-			s.BindInt64(i+1, int64(value))
-		case bool:
-			s.BindBool(i+1, value)
-		case string:
-			s.BindText(i+1, value)
-		case []byte:
-			s.BindBytes(i+1, value)
-		default:
-			return nil, internalf("a parameter of %s is a %T", query, value)
-		}
-	}
-	return s, nil
-}
-
-// first runs a statement whose parameters are numbers, and calls f with its first row, if there
-// is one.
-func (c *conn) first(query string, f func(s *sqlite.Stmt) error, parameters ...int64) error {
-	s, err := c.Prepare(query)
-	if err != nil {
-		return err
-	}
-	for i, n := range parameters {
-		s.BindInt64(i+1, n)
-	}
-	row, err := s.Step()
-	if row {
-		err = f(s)
-	}
-	return finish(s, err)
-}
-
-// integer runs a statement that returns one number at most; 0 if it returns no row.
-func (c *conn) integer(query string, values ...any) (int64, error) {
-	s, err := c.prepare(query, values...)
-	if err != nil {
-		return 0, err
-	}
-	n := int64(0)
-	row, err := s.Step()
-	if row {
-		n = s.ColumnInt64(0)
-	}
-	return n, finish(s, err)
-}
-
-// finish resets a statement, so that it holds no snapshot, and returns the
-// first error.
-func finish(s *sqlite.Stmt, err error) error {
-	if e := s.Reset(); err == nil {
-		err = e
-	}
-	return err
 }
 
 // pool holds the read connections. It hands out the last one returned first, because
@@ -394,17 +318,6 @@ func (p *pool) close() error {
 // in use.
 func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// rows calls f for each row of a statement.
-func (c *conn) rows(s *sqlite.Stmt, f func(s *sqlite.Stmt) error) error {
-	row, err := s.Step()
-	for ; row && err == nil; row, err = s.Step() {
-		if err = f(s); err != nil {
-			break
-		}
-	}
-	return finish(s, err)
-}
-
 // read calls f with a connection that sees one snapshot. After a large load it first has
 // the indexes of versions made.
 func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
@@ -423,4 +336,117 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	}
 	defer s.readers.release(c)
 	return f(c)
+}
+
+// The write-ahead log is copied into the file after about softLog pages were added
+// to it, by another goroutine, while the writer continues. The writer copies the
+// pages that it added meanwhile between two transactions: SQLite then overwrites the
+// log as soon as no snapshot needs it. Overwriting costs less to sync than growing.
+//
+// A checkpoint does not wait for readers: it requests their snapshots, and long
+// queries renew theirs within a row (see pool). Only if the log has still grown to
+// four times softLog, because there is always a reader, the writer waits for readers
+// up to logWait, so that the log can restart under any load. It does so only while
+// each checkpoint copies more of the log: not while another program reads the
+// file for a long time.
+const (
+	softLog = 4000
+	logWait = 50 * time.Millisecond
+	// logBytes is the size to which the log's file is truncated when the log restarts.
+	logBytes = 64 << 20
+)
+
+type checkpointer struct {
+	store *Store
+	conn  *conn
+	wake  chan struct{}
+	quit  chan struct{}
+	done  chan struct{}
+	pages atomic.Int64 // estimate of those written since the last checkpoint
+
+	mu    sync.Mutex  // held by a checkpoint
+	most  atomic.Bool // the log was copied, but for pages that were added meanwhile
+	moved int64       // pages that were copied of a log that could not restart
+}
+
+func startCheckpointer(s *Store, c *conn) *checkpointer {
+	p := &checkpointer{store: s, conn: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go p.loop()
+	return p
+}
+
+// wrote adds rows that were changed to the estimate of the log's size. Each takes about one
+// page: some change those of indexes as well, and some lie together.
+func (p *checkpointer) wrote(rows int64) {
+	if p.pages.Add(rows) < p.store.opts.softLog {
+		return
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *checkpointer) loop() {
+	defer close(p.done)
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-p.wake:
+		}
+		p.mu.Lock()
+		p.pages.Store(0)
+		p.run(p.conn, "PASSIVE")
+		p.most.Store(true)
+		p.mu.Unlock()
+	}
+}
+
+// finish copies the rest of the log after a checkpoint. The writer calls it between
+// two transactions.
+func (p *checkpointer) finish(writer *conn) {
+	if !p.most.Swap(false) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pages, moved := p.run(writer, "PASSIVE")
+	if pages < 4*p.store.opts.softLog {
+		p.moved = 0
+		return
+	}
+	if moved <= p.moved {
+		return
+	}
+	writer.SetBusyTimeout(logWait)
+	defer writer.SetBusyTimeout(busyTimeout)
+	// A snapshot that is taken after all pages were copied does not need the log.
+	if pages, p.moved = p.run(writer, "FULL"); pages == p.moved {
+		p.run(writer, "RESTART")
+	}
+}
+
+// run runs a checkpoint. It returns the number of pages in the log, and how many of
+// them are in the file.
+func (p *checkpointer) run(c *conn, mode string) (pages, moved int64) {
+	p.store.readers.ask()
+	s, err := c.Prepare("PRAGMA wal_checkpoint(" + mode + ")")
+	if err == nil {
+		_, err = s.Step()
+		pages, moved = s.ColumnInt64(1), s.ColumnInt64(2)
+		err = finish(s, err)
+	}
+	if err != nil {
+		p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
+	}
+	return pages, moved
+}
+
+func (p *checkpointer) stop() {
+	close(p.quit)
+	<-p.done
+	if err := p.conn.Close(); err != nil {
+		p.store.log.Error("closing the checkpoint connection", "error", err)
+	}
 }

@@ -75,14 +75,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		if had[v.Number] == nil {
 			had[v.Number] = coll.values(was.Data)
 		}
-		s, err := w.Prepare(sqlRewriteVersion)
-		if err != nil {
-			return err
-		}
-		w.bindVersion(s, v, seal.Rewritten(was, v))
-		s.BindInt64(1, st.id.version(v.Number))
-		_, err = s.Step()
-		if err := finish(s, err); err != nil {
+		if _, err := w.writeRow(sqlRewriteVersion, st, v, seal.Rewritten(was, v), st.id.version(v.Number), 0, 0); err != nil {
 			return err
 		}
 		st.rewritten = max(st.rewritten, v.Number)
