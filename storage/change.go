@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
@@ -122,15 +123,15 @@ func (s *Store) fieldChange(t *record.Type, c record.Change, v *driver.Version, 
 }
 
 // listChanges lists the visible changes between two states of a document, which carry the
-// version v; the list is never nil. They count as details, each four steps of a path as one more, and
-// are refused while they are listed where that are too many.
+// version v; the list is never nil. They count as details, each four steps of a path, or 64
+// bytes of it as JSON, as one more, and are refused while they are listed where that are too many.
 func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
 		return nil, err
 	}
 	out := []*FieldChange{}
 	for c := range t.Object.Changes(dataOf(before), dataOf(after)) {
-		if err := s.detail(ctx, 1+strings.Count(c.Path, "/")/4); err != nil {
+		if err := s.detail(ctx, 1+max(strings.Count(c.Path, "/")/4, literal.TextLength(c.Path)/64)); err != nil {
 			return nil, err
 		}
 		out = append(out, s.fieldChange(t, c, v, seen))

@@ -61,9 +61,9 @@ func TestChangesAreRefusedWhileTheyAreListed(t *testing.T) {
 	}
 }
 
-// A change that lies deep takes more to be told of, and counts more.
+// A change that lies deep, or whose path is long as JSON, takes more to be told of, and counts more.
 func TestDeepChangesCountMore(t *testing.T) {
-	for value, refused := range map[string]bool{`%d`: false, `{"c":{"d":{"e":{"f":{"g":%d}}}}}`: true} {
+	for value, refused := range map[string]bool{`%d`: false, `{"c":{"d":{"e":{"f":{"g":%d}}}}}`: true, `{"` + strings.Repeat("x", 60) + `":%d}`: true, `{"` + strings.Repeat(`\u0001`, 10) + `":%d}`: true} {
 		e := newEnv(t, storage.WithLimits(storage.Limits{Details: 3}))
 		for version := range 2 {
 			inside := fmt.Sprintf(value, version)

@@ -99,9 +99,9 @@ func restorable(t *record.Type, was, target *driver.Version, data []byte, parts,
 		arg, target.Number, t.Name, target.Key, found[0], instead)
 }
 
-// maxRestored bounds what is looked through for the paths of a restoration, in bytes:
-// both states for each of them.
-const maxRestored = 64 << 20
+// maxRestored bounds what is looked through for the paths of a restoration, in bytes: both states
+// for each of them, and what they hold at each step of it. Each byte takes up to 40 ns.
+const maxRestored = 20 << 20
 
 // restorePaths returns the current document with the values at the paths taken
 // from an earlier state; what was not there then is removed.
@@ -109,16 +109,14 @@ func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, err
 	if len(paths) == 0 {
 		return nil, fault.BadInput("input.paths: name at least one path, or leave paths out to restore the whole document")
 	}
-	if most := max(maxRestored/(len(now)+len(then)), 1); len(paths) > most {
-		return nil, fault.BadInput("input.paths: %d paths are given; of a document of this size at most %d can be restored at once: name what they lie in, or restore them one part after the other", len(paths), most)
-	}
+	looked := 0
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"
 		names, stored, f, err := storedPath(t, arg, path)
 		if err != nil {
 			return nil, err
 		}
-		if err := containers(t, arg, path, stored, names, now, then); err != nil {
+		if looked, err = containers(t, arg, path, stored, names, looked, now, then); err != nil {
 			return nil, err
 		}
 		value := rawjson.Find(then, stored)
@@ -170,34 +168,43 @@ func storedPath(t *record.Type, arg, path string) (names, stored []string, f *re
 
 // containers checks what a path leads through, in both states. Inside JSON
 // values the schema does not tell. A list is restored as a whole, as places in
-// it mean something else after each change, and so is what was of another kind.
-func containers(t *record.Type, arg, path string, stored, names []string, states ...[]byte) error {
+// it mean something else after each change, and so is what was of another kind. It returns how many
+// bytes were looked through, with those before, of which there may be maxRestored.
+func containers(t *record.Type, arg, path string, stored, names []string, looked int, states ...[]byte) (int, error) {
 	for _, state := range states {
+		looked += len(state)
 		o := t.Object
-		for i := range len(stored) - 1 {
+		for i := range stored {
+			if looked > maxRestored {
+				return 0, fault.BadInput("%s: the paths up to this one are too many to be restored at once of a document of this size: name what they lie in, or restore them one part after the other", arg)
+			}
+			if i == len(stored)-1 {
+				break
+			}
 			var f *record.Field
 			if o != nil {
 				f = &o.Fields[o.StoredAs(stored[i])]
 				o = f.Object
 			}
 			state = rawjson.Find(state, stored[i:i+1])
+			looked += len(state)
 			here := listPath(names[:i+1])
 			switch {
 			case state == nil:
 			case f != nil && rawjson.IsNull(state): // as if it were not there
 			case rawjson.Erased(state):
-				return fault.BadInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
+				return 0, fault.BadInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
 			case state[0] == '[':
-				return fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
+				return 0, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
 			case state[0] != '{':
-				return fault.BadInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
+				return 0, fault.BadInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
 			}
 			if state == nil || rawjson.IsNull(state) {
 				break
 			}
 		}
 	}
-	return nil
+	return looked, nil
 }
 
 func listPath(names []string) string {

@@ -72,18 +72,41 @@ func TestRestoreOfManyPaths(t *testing.T) {
 		for _, tt := range []struct {
 			paths   int
 			refused bool
-		}{{2_000, length == 1_000_000}, {30, false}} {
+		}{{2_000, length == 1_000_000}, {10, false}} {
 			res, err := e.projects.Restore(ctx, storage.RestoreInput{
 				Key: key, ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: slices.Repeat([]string{"/websiteUrl"}, tt.paths),
 			})
 			if tt.refused {
-				wantError(t, err, fault.CodeBadUserInput, "input.paths: 2000 paths are given; of a document of this size at most 33 ")
+				wantError(t, err, fault.CodeBadUserInput, "input.paths[10]: the paths up to this one are too many to be restored at once ")
 				continue
 			}
 			if s, ok := res.(*storage.Success[*project]); err != nil || ok && !s.Changed {
 				t.Errorf("%d bytes, %d paths: %v", length, tt.paths, err)
 			}
 		}
+	}
+}
+
+// What lies deep is looked through at each step.
+func TestRestoreOfDeepPaths(t *testing.T) {
+	e := newEnv(t)
+	const depth, paths = 300, 60
+	chain := func(leaf string) string {
+		return `"x":` + strings.Repeat(`{"x":`, depth) + leaf + strings.Repeat("}", depth)
+	}
+	doc := func(leaf string) string {
+		return `{"name":"A","commit_history":{` + chain(`{"a":"`+strings.Repeat(leaf, 100_000)+`"}`) + `}}`
+	}
+	e.load("software", "a", doc("1"))
+	e.load("software", "a", doc("2"))
+	path := "/commitHistory" + strings.Repeat("/x", depth+1) + "/a"
+	restore := func(paths ...string) error {
+		_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
+		return err
+	}
+	wantError(t, restore(slices.Repeat([]string{path}, paths)...), fault.CodeBadUserInput, "input.paths[0]: the paths up to this one are too many")
+	if err := restore("/commitHistory/x"); err != nil {
+		t.Error(err)
 	}
 }
 

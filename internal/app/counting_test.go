@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -269,4 +270,65 @@ func TestWhatAnOperationKeepsIsBounded(t *testing.T) {
 			t.Errorf("%s, %v", found[0], err)
 		}
 	}
+}
+
+// Arguments are converted for each element of a list: where they are many, or long, the list is
+// refused before any of it is resolved.
+func TestArgumentsCountForEachElement(t *testing.T) {
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")
+	const line = `{"collection":"tags","id":%q,"at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"n","description":"","related_tags":[%s]}}` + "\n"
+	few, many := strings.TrimSuffix(strings.Repeat(`"t",`, 20), ","), strings.TrimSuffix(strings.Repeat(`"t",`, 4_000), ",")
+	lines := fmt.Sprintf(line, "t", "") + fmt.Sprintf(line, "few", few) + fmt.Sprintf(line, "many", many)
+	if status, _, errs := run(t, lines, "import", "-", store); status != 0 {
+		t.Fatal(errs)
+	}
+	p := serve(t, store)
+	names := "[" + strings.Repeat("name ", 40) + "]"
+	for name, fields := range map[string]string{
+		"values":         `blame(fields: ` + names + `) {path}`,
+		"values, deeper": `versions(last: 1) {nodes {blame(fields: ` + names + `) {path}}}`,
+		"bytes":          `diff(from: {asOf: "2025-01-01T00:00:00.` + strings.Repeat("0", 2_000) + `Z"}, to: {version: 1}) {jsonPatch}`,
+		"errors":         `a: relatedTags(asOf: "x") {key} b: relatedTags(asOf: "x") {key} c: versions(first: 0, fields: []) {nodes {key}} d: changelog(first: 0, fields: [], author: "x") {nodes {path}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for key, refused := range map[string]bool{"few": false, "many": true} {
+				for _, document := range []string{
+					`{tag(key: %q) {relatedTags {` + fields + `}}}`,
+					`mutation {updateTag(input: {key: %q, expectedVersion: 9, patch: {name: "m"}}) {...on TagConflict {current {relatedTags {` + fields + `}}}}}`,
+				} {
+					got := p.query(t, fmt.Sprintf(document, key)).body
+					if is := strings.Contains(got, "fields and elements of lists"); is != refused {
+						t.Errorf("%s: %.500s", document, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What an answer has of a text is counted as it is written: six bytes for a control character.
+func TestTextsCountAsJSON(t *testing.T) {
+	p := serve(t)
+	created := p.query(t, `mutation {createTag(input: {key: "t", data: {name: "n", description: "`+strings.Repeat(`\u0001`, 10_000)+`"}}) {__typename}}`)
+	if !strings.Contains(created.body, "Success") {
+		t.Fatal(created.body)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, _ := p.overEvents(t, `subscription {tagChanged(key: "t", since: {asOf: "2020-01-01T00:00:00Z"}) {document {`+aliases("description", 400)+`}}}`, nil).next()
+	runtime.ReadMemStats(&after)
+	if !strings.Contains(got, "QUERY_TOO_COMPLEX") {
+		t.Errorf("%.500s", got)
+	}
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 40 {
+		t.Errorf("%d MB for an answer of which 4 MB are put together", n)
+	}
+}
+
+func aliases(field string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d: %s ", i, field)
+	}
+	return b.String()
 }

@@ -80,7 +80,7 @@ func arrows() map[string]place {
 		"internal/app/admission":   {speaks: anything},
 		"internal/app/permissions": {speaks: anything}, // tests
 		"internal/app/auth":        {knows: []string{"internal/lru"}, speaks: anything},
-		"internal/app/httpapi":     {knows: []string{"internal/app/admission", "internal/lru"}, speaks: anything},
+		"internal/app/httpapi":     {knows: []string{"internal/app/admission", "internal/lru", "internal/scalar/literal"}, speaks: anything},
 		"internal/capture":         {knows: joined(store, "storage/mongostore", "storage/normal", "storage/transfer")},
 		"internal/demo":            {knows: joined(store, "storage/normal")},
 		"internal/gitimport":       {knows: joined(store, "storage/normal")},

@@ -3,10 +3,9 @@
 // A document in normal form is a JSON object that is compact, in valid UTF-8,
 // without duplicate member names at any depth; strings are escaped only where
 // they must be; a number that is an integer in the range of int64 is written
-// as one, any other as the shortest text that reads back as the same float64
-// (as ECMAScript and RFC 8785 do), if that has exactly the same value, and else
-// with the digits that were given. Members keep the order in which they were
-// written.
+// as one, any other of at most 17 digits as ECMAScript and RFC 8785 write it, and one
+// of more, which no float64 needs, or beyond float64, as it was given. Members keep the
+// order in which they were written.
 //
 // Invariants:
 //
@@ -21,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,27 +106,43 @@ func appendNumber(dst, text []byte) []byte {
 	if n, ok := integer(number); ok {
 		return strconv.AppendInt(dst, n, 10)
 	}
-	x, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || math.IsInf(x, 0) {
+	if len(number.Digits) > mostDigits || number.Exponent > mostExponent {
 		return append(dst, text...)
 	}
-	shortest := appendFloat(nil, x)
-	if same, ok := literal.ParseNumber(string(shortest)); !ok || same.Compare(number) != 0 {
-		return append(dst, text...)
-	}
-	return append(dst, shortest...)
+	return appendDecimal(dst, number)
 }
 
-// appendFloat formats as ECMAScript does (ECMA-262, Number::toString).
-func appendFloat(dst []byte, x float64) []byte {
-	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
-		dst = strconv.AppendFloat(dst, x, 'e', -1, 64)
-		if n := len(dst); n >= 4 && dst[n-2] == '0' && (dst[n-3] == '-' || dst[n-3] == '+') {
-			dst = append(dst[:n-2], dst[n-1]) // e-09 is written e-9
-		}
-		return dst
+// The shortest text of a float64 has at most so many digits, and none is 1e309 or more.
+const mostDigits, mostExponent = 17, 309
+
+// appendDecimal formats as ECMAScript formats a number with these digits (ECMA-262, Number::toString).
+func appendDecimal(dst []byte, d literal.Number) []byte {
+	zeros := func(n int) { dst = append(dst, strings.Repeat("0", n)...) }
+	if d.Negative {
+		dst = append(dst, '-')
 	}
-	return strconv.AppendFloat(dst, x, 'f', -1, 64)
+	switch n := d.Exponent; {
+	case n > 21 || n < -5:
+		dst = append(dst, d.Digits[0])
+		if len(d.Digits) > 1 {
+			dst = append(append(dst, '.'), d.Digits[1:]...)
+		}
+		dst = append(dst, 'e')
+		if n > 0 {
+			dst = append(dst, '+')
+		}
+		return strconv.AppendInt(dst, int64(n-1), 10)
+	case n >= len(d.Digits):
+		dst = append(dst, d.Digits...)
+		zeros(n - len(d.Digits))
+	case n > 0:
+		dst = append(append(append(dst, d.Digits[:n]...), '.'), d.Digits[n:]...)
+	default:
+		dst = append(dst, "0."...)
+		zeros(-n)
+		dst = append(dst, d.Digits...)
+	}
+	return dst
 }
 
 // integer returns the number as an int64, if it is one.

@@ -18,6 +18,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/asof/asof/internal/scalar/literal"
 )
 
 // MostErrors is how many errors an answer lists: what fails in a document can fail
@@ -117,7 +119,8 @@ type resolved struct {
 	resolve      graphql.FieldMiddleware
 	mutation     bool
 	fields, late atomic.Int64
-	texts        atomic.Int64 // bytes
+	texts        atomic.Int64 // bytes, as JSON
+	arguments    sync.Map     // of each ast.Field whose value is a list: how much the arguments below it count
 }
 
 // field resolves a field, if it may.
@@ -144,20 +147,20 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 	return value, err
 }
 
-// textLength is how many bytes of text a field's value has, where it may have many.
+// textLength is how many bytes a field's value takes in the answer, where it may have many, as text.
 func textLength(value any) (n int) {
 	switch value := value.(type) {
 	case string:
-		return len(value)
+		return literal.TextLength(value)
 	case *string:
 		if value != nil {
-			return len(*value)
+			return textLength(*value)
 		}
 	case json.RawMessage:
 		return len(value)
 	case []string:
 		for _, text := range value {
-			n += len(text)
+			n += textLength(text)
 		}
 	case []*string:
 		for _, text := range value {
@@ -173,7 +176,8 @@ func textLength(value any) (n int) {
 
 // implied counts what a field's value adds to the answer without being resolved for itself: the
 // elements of a list, and __typename in each, or in an object. It also returns how many fields are
-// selected of the elements of a list, where all are of one type.
+// selected of the elements of a list, where all are of one type, and how much their arguments count,
+// which are converted for each element, whatever then becomes of the field.
 func (r *resolved) implied(ctx context.Context, value any) (more, selected int64) {
 	objects, elements := 1, 0
 	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.Type().Elem().Kind() != reflect.Uint8 {
@@ -190,8 +194,55 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected int64
 		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object {
 			selected = int64(elements * len(fields))
 		}
+		if elements > 1 && operationOf(ctx) != nil {
+			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Field)
+		}
 	}
 	return int64(elements + objects*names), selected
+}
+
+// argumentBytes is the length of an argument that counts as a field does.
+const argumentBytes = 64
+
+// argumentsOf returns as how many fields the arguments count of all that is selected of a field: each
+// as three, since an error about it takes as long, as one for each value that it has, and for its bytes.
+func (r *resolved) argumentsOf(ctx context.Context, f *ast.Field) int64 {
+	if known, ok := r.arguments.Load(f); ok {
+		return known.(int64)
+	}
+	op := operationOf(ctx)
+	var visit func(set ast.SelectionSet) int64
+	visit = func(set ast.SelectionSet) (n int64) {
+		for _, selection := range set {
+			switch s := selection.(type) {
+			case *ast.Field:
+				for _, argument := range s.Arguments {
+					n += 3 + op.valuesOf(argument.Value)
+				}
+				n += visit(s.SelectionSet)
+			case *ast.InlineFragment:
+				n += visit(s.SelectionSet)
+			case *ast.FragmentSpread:
+				n += visit(s.Definition.SelectionSet)
+			}
+		}
+		return n
+	}
+	n := visit(f.SelectionSet)
+	r.arguments.Store(f, n)
+	return n
+}
+
+// valuesOf is as how many fields a value of an argument counts.
+func (o *operation) valuesOf(v *ast.Value) int64 {
+	if v.Kind == ast.Variable {
+		return int64(o.sizes[v.Raw] / argumentBytes)
+	}
+	n := int64(len(v.Raw) / argumentBytes)
+	for _, child := range v.Children {
+		n += 1 + o.valuesOf(child.Value)
+	}
+	return n
 }
 
 // count counts more fields and elements; it returns an error if these are too many, or the

@@ -28,6 +28,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/asof/asof/internal/lru"
+	"github.com/asof/asof/internal/scalar/literal"
 )
 
 // What the cache of documents holds at most. What is parsed takes about tokenBytes for each
@@ -262,12 +263,12 @@ func hugeNumber(token lexer.Token) *gqlerror.Error {
 	if token.Kind == lexer.Int {
 		_, err = strconv.ParseInt(token.Value, 10, 64)
 	} else {
-		_, err = strconv.ParseFloat(token.Value, 64)
+		_, err = literal.Float(json.Number(token.Value))
 	}
 	if err == nil {
 		return nil
 	}
-	return refuse(codeBadInput, "the number %s is too large for the text of a query; "+
+	return refuse(codeBadInput, "the number %s is too large, or too close to 0, for the text of a query; "+
 		"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value))
 }
 

@@ -33,6 +33,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	w := costWalk{limits: &e.Limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
 	cost := plus(total.cost, total.once)
+	op.sizes = w.sizes
 	op.expected = expected{pages: w.lists, mayBeLong: w.lists || cost > quickCost}
 	limits := &e.Limits
 	switch {

@@ -52,11 +52,12 @@ type operation struct {
 	left   time.Duration   // of execution; 0: Limits.Execution
 	// readOnly is what it is answered if it is a mutation; nil: it is executed.
 	readOnly    *Denied
-	expected    expected    // once it is read
-	outOfMemory atomic.Bool // there was no memory for it
-	long        atomic.Bool // the answer is longer than one may be
-	opContext   opContext   // its context, once it has a place
-	documentID  string      // by which the request names its document; "": it does not
+	expected    expected       // once it is read
+	sizes       map[string]int // of its variables, see sizeOf
+	outOfMemory atomic.Bool    // there was no memory for it
+	long        atomic.Bool    // the answer is longer than one may be
+	opContext   opContext      // its context, once it has a place
+	documentID  string         // by which the request names its document; "": it does not
 	document    *document
 	answered    chan struct{} // of a stream: closed when it has ended
 }

@@ -49,7 +49,7 @@ const (
 	pastBytes = 3 << 20
 	// toldBytes is how much of what subscriptions were told is kept, for others with the same
 	// selection.
-	toldBytes = 8 << 20
+	toldBytes = 2 << 20
 	// beginning is the type of the argument that says where a subscription begins: it
 	// changes nothing of what an event is told with.
 	beginning = "Since"
