@@ -74,7 +74,7 @@ func numberAs(kind driver.Kind, raw string) any {
 			return i
 		}
 	case driver.KindFloat:
-		if f, err := literal.ParseFloat(raw); err == nil {
+		if f, err := strconv.ParseFloat(raw, 64); err == nil {
 			return ordered(f)
 		}
 	case driver.KindDecimal:

@@ -48,7 +48,7 @@ func ReadFloat(_ *Field, raw []byte) (float64, bool) {
 	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 		return 0, false
 	}
-	x, err := literal.ParseFloat(string(raw))
+	x, err := strconv.ParseFloat(string(raw), 64)
 	return x, err == nil
 }
 

@@ -111,7 +111,7 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 		}
 	case driver.KindFloat:
 		if isNumber(raw) {
-			f, err := literal.ParseFloat(unsafeString(raw))
+			f, err := strconv.ParseFloat(unsafeString(raw), 64)
 			if ok = err == nil; ok {
 				dst = appendFloat(dst, f)
 			}

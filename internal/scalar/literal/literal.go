@@ -67,9 +67,10 @@ func Float(v any) (float64, error) {
 	case int32:
 		x = float64(v)
 	case json.Number:
-		if x, err = ParseFloat(v.String()); x == 0 && tiny(v.String()) {
+		if tiny(v.String()) {
 			return 0, fmt.Errorf("Float cannot be %s; it is 0, or at least 1e-307 away from it", Show(v))
 		}
+		x, err = strconv.ParseFloat(v.String(), 64)
 	default:
 		err = strconv.ErrSyntax
 	}
@@ -348,20 +349,15 @@ func TextLength(s string) int {
 // InRange reports whether a number in JSON's grammar is one that a 64-bit float holds, as far
 // as its size goes.
 func InRange[S string | []byte](s S) bool {
-	_, err := ParseFloat(string(s))
+	if tiny(string(s)) {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(s), 64)
 	return !errors.Is(err, strconv.ErrRange)
 }
 
-// ParseFloat is strconv.ParseFloat for 64 bits, but that a number closer to 0 than 1e-307 is 0: a
-// float64 has fewer digits there, and to find which takes 40 µs.
-func ParseFloat(s string) (float64, error) {
-	if tiny(s) {
-		return 0, nil
-	}
-	return strconv.ParseFloat(s, 64)
-}
-
-// tiny reports whether a text is a number, written with an exponent, that is not 0 and closer to it than 1e-307.
+// tiny reports whether a text is a number, written with an exponent, that is not 0 and closer to it
+// than 1e-307. A float64 has fewer digits there, and strconv takes 40 µs to find which.
 func tiny(s string) bool {
 	if at := strings.LastIndexByte(s, '-'); at < 2 || s[at-1] != 'e' && s[at-1] != 'E' {
 		return false
