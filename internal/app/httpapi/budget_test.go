@@ -216,7 +216,7 @@ func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 }
 
 // A query ends when it has been executed for long, by the clock and by the processor; a
-// mutation goes on, unless it asks for pages.
+// mutation goes on, unless it asks for pages, or for fields with a weight.
 func TestExecutionIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		document  string
@@ -230,6 +230,7 @@ func TestExecutionIsBounded(t *testing.T) {
 		{`{hello}`, 0, time.Second, http.StatusOK, false},                                 // another operation had them
 		{`mutation {change}`, time.Second, time.Second, http.StatusOK, false},
 		{`mutation {changeItem {more(first: 1) {nodes {id}}}}`, time.Second, time.Second, http.StatusOK, true},
+		{`mutation {changeItem {id}}`, time.Second, time.Second, http.StatusOK, true},
 	} {
 		var wall, cpu atomic.Int64
 		field := func(ctx context.Context) (any, error) {
@@ -241,6 +242,7 @@ func TestExecutionIsBounded(t *testing.T) {
 			cfg.Now = func() time.Time { return time.Unix(0, wall.Load()) }
 			cfg.CPU = func() time.Duration { return time.Duration(cpu.Load()) }
 			schema.fields["hello"], schema.fields["change"], schema.fields["changeItem"] = field, field, field
+			cfg.Weight = func(_, field, _ string) int { return strings.Count(field, "id") }
 		})
 		if a := s.query(t, c.document); a.status != c.status || strings.Contains(a.text, `"errors"`) != c.errors {
 			t.Errorf("%+v: status %d, %s", c, a.status, a.text)

@@ -34,7 +34,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	total := w.set(oc.Operation.SelectionSet, listFactor)
 	cost := plus(total.cost, total.once)
 	op.sizes = w.sizes
-	op.expected = expected{pages: w.lists, mayBeLong: w.lists || cost > quickCost}
+	op.expected = expected{reads: w.lists || w.heavy, mayBeLong: w.lists || cost > quickCost}
 	limits := &e.Limits
 	switch {
 	case w.err != nil:
@@ -57,7 +57,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 
 // expected is what is expected of an operation before it is executed.
 type expected struct {
-	pages     bool // it has lists with pages, which may read much
+	reads     bool // it has lists with pages, or fields with a weight, which may read much
 	mayBeLong bool // it lists documents or reads histories
 }
 
@@ -77,6 +77,7 @@ type costWalk struct {
 	sizes     map[string]int // of the values of variables that are used
 	fragments map[fragmentUse]extent
 	lists     bool            // there are pages
+	heavy     bool            // there are fields with a weight
 	schema    bool            // the fields below ask for the schema
 	err       *gqlerror.Error // the first
 
@@ -132,6 +133,7 @@ func (w *costWalk) field(f *ast.Field, elements int) extent {
 	for _, argument := range f.Arguments {
 		values = plus(values, w.used(argument.Value))
 	}
+	w.heavy = w.heavy || w.weights[f.Definition] > 0
 	if len(f.SelectionSet) == 0 {
 		return extent{cost: 1, once: w.weights[f.Definition], depth: 1, values: values}
 	}

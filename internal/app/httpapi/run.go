@@ -111,9 +111,9 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.refused = gqlerror.List{refuse(r.op.readOnly.Code, "%s", r.op.readOnly.Message)}
 		return nil
 	}
-	// A mutation that asks for pages of what it changed may read as much as a query, and has
-	// a query's place and time.
-	write := r.oc.Operation.Operation == ast.Mutation && !r.op.expected.pages
+	// A mutation that asks for pages, blames or differences of what it changed may read as much
+	// as a query, and has a query's place and time.
+	write := r.oc.Operation.Operation == ast.Mutation && !r.op.expected.reads
 	// The request's context: waiting with the operation's would start its timer.
 	if err := r.place.Operation(r.op.opContext.Context, r.oc.Operation.Name, r.oc.RawQuery, r.op.expected.mayBeLong, write); err != nil {
 		r.place = nil
