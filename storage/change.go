@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/asof/asof/internal/scalar/literal"
@@ -149,16 +150,18 @@ func dataOf(v *driver.Version) []byte {
 	return v.Data
 }
 
-// storedNames turns GraphQL names of top-level fields into stored ones. Names
+// storedNames turns GraphQL names of top-level fields into stored ones, each once. Names
 // that the type does not have are an error.
 func storedNames(t *record.Type, arg string, names []string) ([]string, error) {
-	out := make([]string, 0, len(names))
+	out := make([]string, 0, min(len(names), len(t.Object.Fields)))
 	for _, name := range names {
 		f := t.Object.Field(name)
 		if f == nil {
 			return nil, fault.BadInput("%s: %s has no field %s", arg, t.Name, fault.QuoteShort(name))
 		}
-		out = append(out, f.Stored)
+		if !slices.Contains(out, f.Stored) { // who reads the same of many documents keeps it with each
+			out = append(out, f.Stored)
+		}
 	}
 	return out, nil
 }

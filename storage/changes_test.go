@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,20 @@ func TestDeepChangesCountMore(t *testing.T) {
 		if (err != nil) != refused {
 			t.Errorf("two changes of %s: %v", value, err)
 		}
+	}
+}
+
+// Who names a field many times names it once: a page of versions keeps the names.
+func TestNamesOfFieldsAreKeptOnce(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"a"}`)
+	d, ctx := e.get("a").Document, e.begin()
+	const n = 9_000
+	names := slices.Repeat([]string{"name", "tags"}, n)
+	if got := allocated(func() {
+		must(e.projects.Versions(ctx, d, nil, nil, nil, names, ptr(0), nil, nil, nil))(t)
+	}); got > n {
+		t.Errorf("%d bytes are allocated for the names of two fields", got)
 	}
 }
 
