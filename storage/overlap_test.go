@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,20 @@ func TestOverlapIsBounded(t *testing.T) {
 	}
 	if since := must(c.ChangesSince(e.begin()))(t); len(since) != 999 {
 		t.Errorf("%d changes", len(since))
+	}
+}
+
+// Where there are many versions in between, nobody looks at all of them.
+func TestOverlapOfManyVersions(t *testing.T) {
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 2}))
+	for i := range 6 {
+		e.load("software", "a", fmt.Sprintf(`{"name":"A","stars":%d}`, i))
+	}
+	for expected, mergeable := range map[int]bool{1: false, 2: true} {
+		c := asConflict(t, must(e.projects.Update(e.begin(), storage.UpdateInput{Key: "a", ExpectedVersion: expected, Patch: object{"name": "B"}}))(t), nil)
+		if c.Mergeable != mergeable || (len(c.OverlappingPaths) == 0) != mergeable {
+			t.Errorf("of version %d: %+v", expected, c)
+		}
 	}
 }
 
