@@ -169,13 +169,15 @@ func storedPath(t *record.Type, arg, path string) (names, stored []string, f *re
 // containers checks what a path leads through, in both states. Inside JSON
 // values the schema does not tell. A list is restored as a whole, as places in
 // it mean something else after each change, and so is what was of another kind. It returns how many
-// bytes were looked through, with those before, of which there may be maxRestored.
-func containers(t *record.Type, arg, path string, stored, names []string, looked int, states ...[]byte) (int, error) {
-	for _, state := range states {
+// bytes were looked through, with those before, of which there may be maxRestored, or what both states
+// have: a member of any document can be restored alone.
+func containers(t *record.Type, arg, path string, stored, names []string, looked int, now, then []byte) (int, error) {
+	most := max(maxRestored, len(now)+len(then))
+	for _, state := range [...][]byte{now, then} {
 		looked += len(state)
 		o := t.Object
 		for i := range stored {
-			if looked > maxRestored {
+			if looked > most {
 				return 0, fault.BadInput("%s: the paths up to this one are too many to be restored at once of a document of this size: name what they lie in, or restore them one part after the other", arg)
 			}
 			if i == len(stored)-1 {

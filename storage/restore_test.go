@@ -87,6 +87,22 @@ func TestRestoreOfManyPaths(t *testing.T) {
 	}
 }
 
+// A member of a document that is larger than what may be looked through can be restored alone.
+func TestRestoreOfALargeDocument(t *testing.T) {
+	e := newEnv(t, storage.WithLimits(storage.Limits{DocumentBytes: 16 << 20}))
+	for _, site := range []string{"x", "y"} {
+		e.load("software", "a", `{"name":"A","description":"`+strings.Repeat("d", 11<<20)+`","website_url":"`+site+`"}`)
+	}
+	restore := func(paths ...string) (any, error) {
+		return e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
+	}
+	_, err := restore("/websiteUrl", "/websiteUrl")
+	wantError(t, err, fault.CodeBadUserInput, "input.paths[1]: the paths up to this one are too many")
+	if res, err := restore("/websiteUrl"); err != nil || !res.(*storage.Success[*project]).Changed {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 // What lies deep is looked through at each step.
 func TestRestoreOfDeepPaths(t *testing.T) {
 	e := newEnv(t)

@@ -387,7 +387,8 @@ func (d *cachedDocument) drop(i int) {
 func (c *versionCache) committing() { c.count.Add(1) }
 
 // committed is called after a commit, before it is acknowledged, with the documents
-// that it changed. Those that are read get their new last versions, for the next who reads or changes them. If it failed, or its outcome is unknown, ok is false.
+// that it changed. Those that are read get their new last versions, for the next who reads or
+// changes them. If it failed, or its outcome is unknown, ok is false.
 func (c *versionCache) committed(changed []*state, ok bool) {
 	if !ok {
 		for i := range c.shards {
