@@ -185,7 +185,7 @@ func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 	for _, format := range []string{`{"query":"{a%d: items {nodes {id}}}"}`, large + `"query":"mutation {a%d: changeItem {id}}"}`} {
 		entered, release := make(chan bool), make(chan bool)
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-			cfg.Limits.Slow = 1
+			cfg.Limits.Slow, cfg.Limits.Wait, cfg.Limits.Time = 1, time.Minute, time.Hour // who waits is not sent away
 			cfg.Client = byHeader
 			item := func(context.Context) (any, error) {
 				entered <- true
@@ -200,7 +200,11 @@ func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 			go func() { done <- s.post(t, fmt.Sprintf(format, i)) }()
 		}
 		for range attackers {
-			<-entered
+			select {
+			case <-entered:
+			case a := <-done:
+				t.Fatalf("status %d: %s", a.status, a.text)
+			}
 			select {
 			case <-entered:
 				t.Error("two slow operations are executed")
