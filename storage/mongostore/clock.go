@@ -6,7 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -35,34 +34,32 @@ import (
 // Local clocks are followed within a bound of the database's, and decide nothing else but
 // when to ask it.
 type clock struct {
-	meta      *mongo.Collection
-	id        string // of this server; the names of its entries begin with it
-	alive     context.Context
-	stop      context.CancelFunc
-	ended     chan struct{}
-	wallTime  func() time.Time
-	elapsed   func() time.Duration // never goes back
-	timing    timing
-	maxSkew   time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
-	causal    func(context.Context) (context.Context, func())
-	edits     rounds // of edit
-	looks     rounds // of look
-	evictions rounds // of evict
+	meta     *mongo.Collection
+	id       string // of this server; the names of its entries begin with it
+	alive    context.Context
+	stop     context.CancelFunc
+	ended    chan struct{}
+	wallTime func() time.Time
+	elapsed  func() time.Duration // never goes back
+	timing   timing
+	maxSkew  time.Duration // how far times may be behind the database's clock
+	causal   func(context.Context) (context.Context, func())
+	edits    rounds // of edit
+	looks    rounds // of look
 
 	mu           sync.Mutex
 	flightsEnded chan struct{}  // closed, and replaced, when flights have ended
 	last         driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
 	acked        driver.Instant // the last commit that was acknowledged while others were in flight before it
 	flights      []*flight      // of this server
-	lease        grant          // the last that this server had; none from when it is to end
+	lease        clockEntry     // the last that this server had; none from when it is to end
 
 	state  *clockState    // the document, as it was read last, without this server in Servers
-	stable driver.Instant // no commit gets a time at or before it any more
 	now    driver.Instant // the database's clock
 	heard  time.Duration  // when it said so, by elapsed
 	lead   driver.Instant // how far times are to be after those of others, which are ahead
 	renew  bool           // the next edit is to be made, whether or not anything has changed
-	failed error          // of the last edit
+	failed error          // of the last edit, if it was needed
 	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
 }
@@ -82,6 +79,8 @@ type clockEntry struct {
 	From  driver.Instant `bson:"from"`  // no time of it is before
 	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
 	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
+	name  string         // of this server's
+	begun time.Duration  // before the change that made or renewed it; of this server's
 }
 
 const clockID = "clock"
@@ -99,24 +98,11 @@ func (c *clock) top(e clockEntry) driver.Instant { return max(c.gone(e), e.From)
 
 // flight is a commit, or a part of a load: waiting for its time, or on its way.
 type flight struct {
-	after driver.Instant // the time is greater
 	at    driver.Instant // the time; Forever while it waits
 	until bson.DateTime  // the database's clock, from which on it refuses what the flight sends
 	run   time.Duration  // how long that may take there
 	entry string
 	note  any // the _id of the note of its transaction; nil: none
-}
-
-// inTime is the condition that the database's clock is not past the life of a flight.
-func (f *flight) inTime() bson.E {
-	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
-}
-
-// grant is an entry of this server.
-type grant struct {
-	clockEntry
-	name  string
-	begun time.Duration // before the change that made or renewed it
 }
 
 // timing is what the protocol rests on. Only tests choose another one.
@@ -143,10 +129,8 @@ const (
 )
 
 var (
-	// errEmptied: the document is not there any more.
 	errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
-	// errNotYet: another server has to do something first.
-	errNotYet = errors.New("the database, or another server, has not answered yet")
+	errNotYet  = errors.New("the database, or another server, has not answered yet")
 )
 
 // sendable is for how long after an entry began writes with a life may be sent, and msOf
@@ -160,17 +144,16 @@ func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Micr
 
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
-		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: cmp.Or(o.timing, usual), maxSkew: o.MaxSkew, causal: s.causal,
+		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: cmp.Or(o.timing, usual), maxSkew: cmp.Or(o.MaxSkew, math.MaxInt64), causal: s.causal,
 		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState),
 	}
 	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
 	c.edits.run = func() error { return c.edit(c.alive) }
 	c.looks.run = func() error { return c.look(c.alive) }
-	c.evictions.run = func() error { return c.evict(c.alive) }
 	return c
 }
 
-// The caller of the following eight holds the lock.
+// The caller of the following nine holds the lock.
 
 // databaseNow is about what the database's clock says now, or less.
 func (c *clock) databaseNow() driver.Instant { return c.now + microseconds(c.elapsed()-c.heard) }
@@ -179,16 +162,11 @@ func (c *clock) databaseNow() driver.Instant { return c.now + microseconds(c.ela
 // unless that is too far from the database's.
 func (c *clock) present() driver.Instant {
 	at, now := driver.InstantOf(c.wallTime()), c.databaseNow()
-	if c.maxSkew > 0 {
-		at = max(at, now-microseconds(c.maxSkew))
-	}
-	return max(c.last, min(at, now+microseconds(maxAhead)))
+	return max(c.last, min(max(at, now-microseconds(c.maxSkew)), now+microseconds(maxAhead)))
 }
 
 // commandTime is how long a change of the document may take: after a slow one, twice as long.
-func (c *clock) commandTime() time.Duration {
-	return max(c.timing.life, min(2*c.took, longestLife))
-}
+func (c *clock) commandTime() time.Duration { return max(c.timing.life, min(2*c.took, longestLife)) }
 
 // owns reports whether an entry is this server's; "" is none's.
 func (c *clock) owns(entry string) bool { return strings.HasPrefix(entry, c.id) }
@@ -198,50 +176,48 @@ func (c *clock) leased() bool {
 	return c.lease.name != "" && c.lease.name == c.state.Lease && c.elapsed()-c.lease.begun < sendable(c.lease.life())
 }
 
-// settled reports whether no commit with a time at or before an instant can still appear.
-func (c *clock) settled(at driver.Instant) bool {
-	if c.owns(c.state.Lease) {
-		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
+// stable is an instant at or before which no commit can still appear, the latest that is known.
+func (c *clock) stable() (at driver.Instant) {
+	switch lease := c.state.Lease; {
+	case c.owns(lease):
+		at = min(c.last, c.top(c.lease)) // others take later times when they have evicted it
+		for _, f := range c.flights {
+			at = min(at, f.at-1)
+		}
+	case lease == "": // else what is in flight is not in the document
+		at = c.state.Last
+		for _, e := range c.state.Flights {
+			at = min(at, e.From-1)
+		}
 	}
-	return at <= c.stable
+	return at
 }
 
 // idle returns the entries of this server in which nothing is in flight any more, but for the lease.
 func (c *clock) idle() (entries []string) {
 	for entry := range c.state.Flights {
-		ends := entry != c.state.Lease || entry != c.lease.name
-		if ends && c.owns(entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
+		if c.owns(entry) && entry != c.lease.name && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
 			entries = append(entries, entry)
 		}
 	}
 	return entries
 }
 
-// serve gives times, from least on, to the waiting flights that a grant allows.
-func (c *clock) serve(g grant, least driver.Instant) {
+// serve gives times, from least on, to the waiting flights that an entry of this server allows.
+func (c *clock) serve(e clockEntry, least driver.Instant) {
 	for _, f := range c.flights {
-		if at := max(least, f.after+1); f.at == driver.Forever && at <= c.top(g.clockEntry) && f.run <= g.life() {
-			f.at, f.until, f.entry = at, g.Since+bson.DateTime(sendable(f.run).Milliseconds()), g.name
-			c.last, least = max(c.last, at), at+1
+		if at := max(least, c.last+1); f.at == driver.Forever && at <= c.top(e) && f.run <= e.life() {
+			f.at, f.until, f.entry, c.last = at, e.Since+bson.DateTime(sendable(f.run).Milliseconds()), e.name, at
 		}
 	}
 }
 
 // observe notes what the document says, unless a later state of it is known.
 func (c *clock) observe(state *clockState) {
-	if state.N < c.state.N {
-		return
+	if state.N >= c.state.N {
+		delete(state.Servers, c.id)
+		c.state, c.last = state, max(c.last, state.Last)
 	}
-	delete(state.Servers, c.id)
-	c.state, c.last = state, max(c.last, state.Last)
-	if state.Lease != "" {
-		return // what is in flight is not in the document
-	}
-	stable := state.Last
-	for _, e := range state.Flights {
-		stable = min(stable, e.From-1)
-	}
-	c.stable = max(c.stable, stable)
 }
 
 // until makes rounds until a condition holds, which is called with the lock held and the number
@@ -256,12 +232,10 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 		if holds {
 			return nil
 		}
-		if wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-flightsEnded:
-			case <-ctx.Done():
-			}
+		select {
+		case <-time.After(wait):
+		case <-flightsEnded:
+		case <-ctx.Done():
 		}
 		err := r.do(ctx)
 		switch {
@@ -280,21 +254,20 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 // before, which the database may run for life. The caller calls end when nothing of it can
 // be carried out any more.
 func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
-	f := &flight{after: after, at: driver.Forever, run: life}
+	f := &flight{at: driver.Forever, run: life}
 	c.mu.Lock()
-	c.flights = append(c.flights, f)
+	c.flights, c.last = append(c.flights, f), max(c.last, after)
 	c.mu.Unlock()
 	err := c.until(ctx, &c.edits, func(int) bool {
 		if c.leased() {
-			c.serve(c.lease, max(c.present(), c.last+1))
+			c.serve(c.lease, c.present())
 		}
 		return f.at != driver.Forever
 	})
 	if err != nil {
 		c.end(f) // nothing of it is sent, even if it has got a time by now
-		return nil, err
 	}
-	return f, nil
+	return f, err
 }
 
 // end removes flights of which nothing can be carried out any more.
@@ -329,14 +302,14 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	soon, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	// First others get to know that it is not in flight any more.
-	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.leased() || c.settled(at) })
-	err := c.until(soon, &c.looks, func(int) bool { return c.settled(at) })
+	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.leased() || at <= c.stable() })
+	err := c.until(soon, &c.looks, func(int) bool { return at <= c.stable() })
 	if err == nil || soon.Err() == nil || ctx.Err() != nil {
 		return err
 	}
 	return c.until(ctx, &c.edits, func(int) bool {
 		c.acked = max(c.acked, at)
-		return c.leased() || c.state.Acked >= at && c.state.Lease == "" || c.settled(at) // one with a lease may not know acked yet
+		return c.leased() || c.state.Acked >= at && c.state.Lease == "" || at <= c.stable() // one with a lease may not know acked yet
 	})
 }
 
@@ -344,17 +317,12 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 // before it is in flight.
 func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
-		if !c.leased() {
-			at = c.stable
-			return rounds > 0 && c.state.Lease == "" && at >= c.state.Acked
+		known := rounds > 0 && c.state.Lease == ""
+		if c.leased() {
+			known, c.last = true, max(c.last, min(c.present(), c.top(c.lease)))
 		}
-		at = min(c.present(), c.top(c.lease.clockEntry))
-		for _, f := range c.flights {
-			at = min(at, f.at-1)
-		}
-		at = max(at, c.acked, c.state.Acked)
-		c.last = max(c.last, at)
-		return c.settled(at)
+		at = c.stable()
+		return known && at >= max(c.acked, c.state.Acked)
 	})
 	return at, err
 }
@@ -376,50 +344,31 @@ func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 	if err == nil && at > present {
 		err = invalidf("%s is in the future; the store's clock says %s", at, present)
 	}
-	if err == nil {
-		err = c.until(ctx, &c.edits, func(int) bool {
-			c.last, c.renew = max(c.last, at), true
-			return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
-		})
-	}
 	if err != nil {
 		return err
 	}
-	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
+	err = c.until(ctx, &c.edits, func(int) bool {
+		c.last, c.renew = max(c.last, at), true
+		return c.leased() && at <= c.top(c.lease) || c.state.Lease == "" && at <= c.state.Last
+	})
+	if err != nil {
+		return err
+	}
+	return c.until(ctx, &c.looks, func(int) bool { return at <= c.stable() })
 }
 
-// lifeOf is how long the database may run a write of a size in bytes; each further attempt
-// gets twice as long, so that a slow database can complete it.
-func (c *clock) lifeOf(bytes, attempt int) time.Duration {
-	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
-	return min(life<<attempt, max(longestLife, 4*life))
-}
-
-const (
-	// lifeBytes is the least assumed speed of large writes, in bytes per second.
-	lifeBytes  = 1 << 20
-	smallWrite = 64 << 10
-)
-
-// check returns why the last change of the document failed; nil under a lease, which needs none
-// for a while.
+// check returns why the last change of the document failed; nil where it was not needed.
 func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leased() {
-		return nil
-	}
 	return disagreement(c.failed)
 }
 
 func disagreement(err error) error { return wrap(err, "agreeing with other servers on the time") }
 
-// decodeClock returns what a command about the document answers; nil where it found none.
+// decodeClock returns what a command about the document answers.
 func decodeClock(raw bson.Raw, err error) (*clockState, error) {
 	if err != nil {
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			err = nil
-		}
 		return nil, err
 	}
 	state := new(clockState)
@@ -446,50 +395,23 @@ func (u changes) add(operator, field string, value any) {
 	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
 }
 
-// change changes the document where a condition holds, and returns what it says then. It
-// returns errNotYet, and has read it, where the condition does not hold. It ends after
-// commandTime.
-func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
-	ctx, done := c.causal(ctx)
-	defer done()
-	c.mu.Lock()
-	step, cancel := context.WithTimeout(ctx, c.commandTime())
-	defer cancel()
-	c.mu.Unlock()
-	u.add("$currentDate", "now", true)
-	began := c.elapsed()
-	state, err := decodeClock(c.meta.FindOneAndUpdate(step, append(condition, bson.E{Key: "_id", Value: clockID}), u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
-	c.mu.Lock()
-	if c.took = c.elapsed() - began; state != nil {
-		c.now, c.heard = instantOf(state.Now), c.elapsed()
-		c.observe(state)
-	}
-	c.mu.Unlock()
-	if err == nil && state == nil {
-		err = cmp.Or(c.read(ctx), errNotYet)
-	}
-	return state, err
-}
-
 // read reads the document.
 func (c *clock) read(ctx context.Context) error {
 	ctx, done := c.causal(ctx)
 	defer done()
 	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if state == nil {
-		c.state = new(clockState) // another document begins anew
-		return errEmptied
+	switch {
+	case err == nil:
+		c.observe(state)
+	case errors.Is(err, mongo.ErrNoDocuments):
+		c.state, err = new(clockState), errEmptied // another document begins anew
 	}
-	c.observe(state)
-	return nil
+	return err
 }
 
-// look brings what is known of the document up to date. Under a lease it is: nobody else changes anything.
+// look reads the document, unless it is known: nobody else changes it under a lease.
 func (c *clock) look(ctx context.Context) error {
 	c.mu.Lock()
 	leased, own := c.leased(), c.owns(c.state.Lease)
@@ -505,24 +427,20 @@ func (c *clock) look(ctx context.Context) error {
 
 // edit changes the document: it says that this server is there, and what has ended here; and it renews,
 // takes or ends the lease, or makes an entry for the flights that wait. It returns errNotYet where
-// another server is in the way.
+// another server is in the way, and has read the document where that changed it. It ends after commandTime.
 func (c *clock) edit(ctx context.Context) error {
+	ctx, done := c.causal(ctx)
+	defer done()
 	c.mu.Lock()
-	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
+	begun, lease, u := c.elapsed(), c.state.Lease, make(changes)
 	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
-	for entry, e := range c.state.Flights {
-		if !c.owns(entry) {
-			if vacant = false; c.now > c.gone(e) {
-				c.evictions.ask()
-			}
-		}
+	for entry := range c.state.Flights {
+		vacant = vacant && c.owns(entry)
 	}
 	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, driver.Forever, false
 	for _, f := range c.flights {
-		life = max(life, f.run)
-		if f.at == driver.Forever {
-			from, waits = max(from, f.after+1), true
-		} else if f.entry == lease {
+		life, waits = max(life, f.run), waits || f.at == driver.Forever
+		if f.entry == lease {
 			first = min(first, f.at)
 		}
 	}
@@ -530,10 +448,12 @@ func (c *clock) edit(ctx context.Context) error {
 		c.mu.Unlock()
 		return nil // there is nothing to say
 	}
+	c.renew = false
+	u.add("$inc", "n", int64(1))
 	entry, condition := "", bson.D{{Key: "lease", Value: exists(false)}}
 	switch {
 	case own && (c.left || c.lease.name != lease || len(c.state.Servers) > 0):
-		c.lease = grant{} // once begun, it is ended: it may have been in the document
+		c.lease = clockEntry{} // once begun, it is ended: it may have been in the document
 		u.add("$unset", "lease", "")
 		if first < driver.Forever { // it goes on as an entry like any other
 			u.add("$set", "flights."+lease+".from", int64(first))
@@ -541,23 +461,21 @@ func (c *clock) edit(ctx context.Context) error {
 	case own:
 		entry, life = lease, max(life, c.commandTime())
 		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
-	case lease != "": // the other server sees this one, and ends it
+	case lease != "": // the other server sees this one, and ends it; this one is not in its way
 		condition[0].Value = lease
+		delete(u, "$inc")
 	case vacant:
 		entry, life = c.id+rand.Text(), max(life, c.commandTime())
 		u.add("$set", "lease", entry)
 	case waits:
-		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
+		entry, from = c.id+rand.Text(), max(from, min(c.last+1+c.lead, c.databaseNow()+microseconds(maxAhead)))
+		c.lead = 2*c.lead + microseconds(c.took) // of the next one, unless this one succeeds
 		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
 	}
 	if own || vacant {
 		// A lease is changed only by who knows the document as it is: a change that arrives late,
 		// after others, is not carried out.
 		condition = bson.D{{Key: "n", Value: c.state.N}}
-	}
-	c.renew = false
-	if own || lease == "" { // else it is not in the way of the other server
-		u.add("$inc", "n", int64(1))
 	}
 	if entry != "" {
 		name := "flights." + entry
@@ -580,30 +498,40 @@ func (c *clock) edit(ctx context.Context) error {
 	} else {
 		u.add("$currentDate", "servers."+c.id, true)
 	}
+	u.add("$currentDate", "now", true)
+	step, cancel := context.WithTimeout(ctx, c.commandTime())
+	defer cancel()
 	c.mu.Unlock()
 
-	state, err := c.change(ctx, condition, u)
-	if err == nil && lease != "" && !own {
+	state, err := decodeClock(c.meta.FindOneAndUpdate(step, append(condition, bson.E{Key: "_id", Value: clockID}), u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
+	took := c.elapsed() - begun
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		err = cmp.Or(c.read(ctx), errNotYet)
+	case err == nil && lease != "" && !own:
 		err = errNotYet
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
-		if c.failed = nil; entry != "" {
-			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
-		}
+	if c.took = took; state != nil {
+		c.now, c.heard = instantOf(state.Now), begun+took
+		c.observe(state)
+	}
+	if c.failed = err; errors.Is(err, errNotYet) || c.leased() {
+		c.failed = nil // another server is to do something, or it is tried again in time
 	}
 	if err != nil {
 		c.renew = true
 		return err
 	}
-	if entry != "" {
-		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
+	if c.lead = 0; entry != "" {
+		e := state.Flights[entry]
+		e.name, e.begun = entry, begun
 		if state.Lease == entry {
-			c.lease, from = g, max(c.present(), c.last+1)
+			c.lease, from = e, c.present()
 		}
-		c.serve(g, from)
+		c.serve(e, from)
 	}
 	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
 		c.renew = true
@@ -613,33 +541,34 @@ func (c *clock) edit(ctx context.Context) error {
 }
 
 // evict removes the entries of servers that are gone. First it withdraws their transactions, which
-// waits for those that are about to be committed; so it runs beside edit.
-func (c *clock) evict(ctx context.Context) (failed error) {
+// waits for those that are about to be committed; so no edit waits for it. What fails is tried again.
+func (c *clock) evict(ctx context.Context) {
+	ctx, done := c.causal(ctx)
+	defer done()
 	c.mu.Lock()
-	gone, lease, timeout := maps.Clone(c.state.Flights), c.state.Lease, c.commandTime()
-	maps.DeleteFunc(gone, func(entry string, e clockEntry) bool { return c.owns(entry) || c.now <= c.gone(e) })
+	state, now, timeout := c.state, c.now, c.commandTime()
 	c.mu.Unlock()
-	for entry, e := range gone {
-		step, cancel := context.WithTimeout(ctx, timeout)
-		err := deleteNotes(step, c.meta, notesOf(entry))
-		cancel()
-		if err == nil {
-			top, u := int64(c.top(e)), make(changes)
-			// Some servers keep a time more exactly than they tell it.
-			condition := bson.D{{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}}}
-			u.add("$inc", "n", int64(1))
-			u.add("$unset", "flights."+entry, "")
-			u.add("$max", "last", top) // instants up to there may have been handed out
-			if entry == lease {
-				condition = append(condition, bson.E{Key: "lease", Value: lease})
-				u.add("$unset", "lease", "")
-				u.add("$max", "acked", top) // what was acknowledged under it may be in no document
-			}
-			_, err = c.change(ctx, condition, u)
+	for entry, e := range state.Flights {
+		if c.owns(entry) || now <= c.gone(e) {
+			continue
 		}
-		failed = cmp.Or(failed, err) // the next edit asks again
+		top, u := int64(c.top(e)), make(changes)
+		// Some servers keep a time more exactly than they tell it.
+		condition := bson.D{{Key: "_id", Value: clockID}, {Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}}}
+		u.add("$inc", "n", int64(1))
+		u.add("$unset", "flights."+entry, "")
+		u.add("$max", "last", top) // instants up to there may have been handed out
+		if entry == state.Lease {
+			condition = append(condition, bson.E{Key: "lease", Value: entry})
+			u.add("$unset", "lease", "")
+			u.add("$max", "acked", top) // what was acknowledged under it may be in no document
+		}
+		step, cancel := context.WithTimeout(ctx, timeout)
+		if deleteNotes(step, c.meta, notesOf(entry)) == nil {
+			_, _ = c.meta.UpdateOne(step, condition, u)
+		}
+		cancel()
 	}
-	return failed
 }
 
 // open makes this server one of those on the database. known is the time of the last
@@ -669,6 +598,7 @@ func (c *clock) run() {
 		c.renew = true
 		c.mu.Unlock()
 		_ = c.edits.do(c.alive) // it is tried again
+		c.evict(c.alive)
 	}
 }
 
@@ -676,38 +606,11 @@ func (c *clock) run() {
 // carried out stays in flight until others evict it, and so does all, where they are not told.
 func (c *clock) leave(ctx context.Context) {
 	c.mu.Lock()
-	left := c.left
 	c.left, c.renew = true, true
 	c.mu.Unlock()
-	if !left {
+	if c.alive.Err() == nil {
 		_ = c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
 	}
 	c.stop()
 	<-c.ended
-}
-
-// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
-type rounds struct {
-	run     func() error
-	asked   singleflight.Group
-	running sync.Mutex
-}
-
-func (r *rounds) ask() <-chan singleflight.Result {
-	return r.asked.DoChan("", func() (any, error) {
-		r.running.Lock()
-		defer r.running.Unlock()
-		r.asked.Forget("") // who asks from now on waits for the next one
-		return nil, r.run()
-	})
-}
-
-// do waits for a round that begins after the call, and returns its error, or that of the context.
-func (r *rounds) do(ctx context.Context) error {
-	select {
-	case ended := <-r.ask():
-		return ended.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -74,7 +74,7 @@ func selfish(ctx context.Context, s *Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state = &clockState{N: math.MaxInt64, Lease: c.id}
-	c.lease = grant{clockEntry: clockEntry{From: 1 << 60, Since: bson.NewDateTimeFromTime(time.Now().Add(time.Hour)), Ms: msOf(time.Hour)}, name: c.id, begun: c.elapsed()}
+	c.lease = clockEntry{From: 1 << 60, Since: bson.NewDateTimeFromTime(time.Now().Add(time.Hour)), Ms: msOf(time.Hour), name: c.id, begun: c.elapsed()}
 }
 
 // A server is stopped between taking a time and the update, for longer than that lives,
@@ -384,7 +384,7 @@ func TestLeaseEndsWhenOtherHasLeft(t *testing.T) {
 	until(ctx, t, s, (*clock).leased)
 	s.clock.mu.Lock()
 	ended := s.clock.state.Lease
-	s.clock.lease = grant{}
+	s.clock.lease = clockEntry{}
 	s.clock.mu.Unlock()
 	soon, cancel := context.WithTimeout(ctx, 20*quick.life)
 	defer cancel()

@@ -504,3 +504,21 @@ func byKey(key string) bson.D { return bson.D{{Key: "_id", Value: encodeString(k
 func guard(key string, number int64, at driver.Instant) bson.D {
 	return append(byKey(key), bson.E{Key: "current.v", Value: number}, bson.E{Key: "current.at", Value: int64(at)})
 }
+
+// lifeOf is how long the database may run a write of a size in bytes; each further attempt
+// gets twice as long, so that a slow database can complete it.
+func (c *clock) lifeOf(bytes, attempt int) time.Duration {
+	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
+	return min(life<<attempt, max(longestLife, 4*life))
+}
+
+const (
+	// lifeBytes is the least assumed speed of large writes, in bytes per second.
+	lifeBytes  = 1 << 20
+	smallWrite = 64 << 10
+)
+
+// inTime is the condition that the database's clock is not past the life of a flight.
+func (f *flight) inTime() bson.E {
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
+}

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -314,5 +315,31 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+}
+
+// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
+type rounds struct {
+	run     func() error
+	asked   singleflight.Group
+	running sync.Mutex
+}
+
+func (r *rounds) ask() <-chan singleflight.Result {
+	return r.asked.DoChan("", func() (any, error) {
+		r.running.Lock()
+		defer r.running.Unlock()
+		r.asked.Forget("") // who asks from now on waits for the next one
+		return nil, r.run()
+	})
+}
+
+// do waits for a round that begins after the call, and returns its error, or that of the context.
+func (r *rounds) do(ctx context.Context) error {
+	select {
+	case ended := <-r.ask():
+		return ended.Err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
