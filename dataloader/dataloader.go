@@ -259,7 +259,7 @@ func (l *Levels) want(places []Place, t *record.Type, at driver.Instant, pinned 
 			if l.loaded >= MaxDocs {
 				return places, l.Follow(MaxFollowed + 1)
 			}
-			l.loaded++
+			l.loaded += weight(string(key))
 			n = len(c.keys)
 			c.keys = append(c.keys, string(key))
 			c.places[c.keys[n]] = n
@@ -268,6 +268,9 @@ func (l *Levels) want(places []Place, t *record.Type, at driver.Instant, pinned 
 	}
 	return places, nil
 }
+
+// weight is how many documents one with a key counts as, since keys are kept, too.
+func weight(key string) int { return 1 + len(key)/128 }
 
 // Follow counts references, and what costs as much as one. Once it has returned
 // an error it always does.
@@ -301,8 +304,8 @@ func (l *Levels) cohort(k cohortKey) *cohort {
 func (l *Levels) forget(c *cohort, from int) {
 	for _, key := range c.keys[from:] {
 		delete(c.places, key)
+		l.loaded -= weight(key)
 	}
-	l.loaded -= len(c.keys) - from
 	c.keys = c.keys[:from]
 }
 

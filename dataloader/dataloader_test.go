@@ -289,17 +289,37 @@ func TestFailuresAreNotKept(t *testing.T) {
 	}
 }
 
+// list is the data of a project that refers to n tags.
+func list(prefix string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%s%d"`, prefix, i)
+	}
+	return `{"tags":[` + b.String()[1:] + `]}`
+}
+
+// Documents with long keys count as several, whether they are there or not: the keys are kept.
+func TestLongKeysCountForMore(t *testing.T) {
+	e := newEnv(t)
+	for n, refused := range map[int]bool{15_000: false, 20_001: true} {
+		e.load("projects", fmt.Sprint(n), list(strings.Repeat("k", 512), n))
+		ctx := e.begin()
+		one, err := e.projects.Get(ctx, fmt.Sprint(n), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var complex *fault.Error
+		_, _, err = dataloader.Refs(ctx, e.tags, one.Document, fTags, nil)
+		if errors.As(err, &complex) != refused || refused && complex.Code != fault.CodeQueryTooComplex {
+			t.Errorf("%d references: %v", n, err)
+		}
+	}
+}
+
 // Documents with long lists of references cannot make an operation load without
 // end, neither different documents nor the same ones again and again.
 func TestTooManyReferences(t *testing.T) {
 	e := newEnv(t)
-	list := func(prefix string, n int) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, `,"%s%d"`, prefix, i)
-		}
-		return `{"tags":[` + b.String()[1:] + `]}`
-	}
 	for _, key := range []string{"a", "b", "c"} {
 		e.load("projects", key, list(key, 40_000))
 	}

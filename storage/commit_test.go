@@ -312,7 +312,7 @@ func TestCommitRefuses(t *testing.T) {
 		{large, []string{"input.changes: the documents have more than 4194304 bytes together"}},
 		{nil, []string{"input.changes: a commit has at least one change"}},
 		{many, []string{"input.changes: 10000 changes are given; a commit has at most 1000"}},
-		{long, []string{"input.changes: the lists that are changed have more than 30000 elements together"}},
+		{long, []string{"input.changes: the lists that are changed have more than 15000 elements together"}},
 		{[]given{ok, {}}, []string{"input.changes[1]: ", "not 0"}},
 		{[]given{append(slices.Clone(ok), ok...)}, []string{"input.changes[0]: ", "not 2"}},
 		{[]given{ok, e.newTag("new", "Again")}, []string{`input.changes[1].changeTag: Tag "new" is changed by input.changes[0] already`}},
@@ -330,6 +330,8 @@ func TestCommitRefuses(t *testing.T) {
 	wantError(t, err, fault.CodeVersionNotFound, "input.changes[1].changeTag")
 	_, err = storage.Commit(e.begin(), e.store, storage.CommitInput[given]{Changes: []given{ok}, Message: ptr(strings.Repeat("x", 17<<10))})
 	wantError(t, err, fault.CodeBadUserInput, "input.message")
+	_, err = storage.Commit(e.begin(), e.store, storage.CommitInput[given]{Changes: many[:300], Message: ptr(strings.Repeat("x", 16<<10))})
+	wantError(t, err, fault.CodeBadUserInput, "input.changes: the documents have more than 4194304 bytes together", "and the message with each")
 	if after := must(e.engine.Stats(t.Context()))(t); after.Versions != before.Versions {
 		t.Errorf("%d versions, before %d", after.Versions, before.Versions)
 	}

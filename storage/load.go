@@ -184,16 +184,19 @@ func (s *Store) tooLarge(t *record.Type, doc []byte) string {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
 	if t != nil && len(doc) > maxIndexed {
+		all := 0
 		for _, f := range t.Fields {
 			if !f.Indexed {
 				continue
 			}
-			switch longest, elements := inIndex(rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)})); {
-			case longest > maxIndexed:
+			longest, elements := inIndex(rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)}))
+			if longest > maxIndexed {
 				return fmt.Sprintf("%s would have a text of %d bytes; at most %d are allowed in a field with @index", f.Name, longest, maxIndexed)
-			case elements > maxEntries:
-				return fmt.Sprintf("%s would have %d elements; at most %d are allowed in a list with @index", f.Name, elements, maxEntries)
 			}
+			all += elements
+		}
+		if all > maxEntries {
+			return fmt.Sprintf("the lists with @index would have %d elements together; at most %d are allowed", all, maxEntries)
 		}
 	}
 	if len(doc) < 2*normal.MaxDepth {
@@ -212,8 +215,8 @@ const (
 	// maxIndexed is how long a text may be, in bytes, that is in an index: databases read whole
 	// values to compare them.
 	maxIndexed = 4 << 10
-	// maxEntries is how many elements a list may have that is in an index: in one of millions of
-	// entries, each takes 25 µs of processor time to be replaced.
+	// maxEntries is how many elements the lists of a document may have that are in indexes: in one of
+	// millions of entries, each takes 25 µs of processor time to be replaced.
 	maxEntries = 10_000
 )
 

@@ -341,6 +341,7 @@ const (
 	roundBytes      = 1 << 20
 	keptRounds      = 1024
 	keptRoundBytes  = 8 << 20
+	besideVersion   = 320 // what one takes beside its data, and its event
 )
 
 // Notify has a function called whenever the log may have grown, until stop is called: at once
@@ -483,14 +484,22 @@ func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
 	if len(r.events) > 0 {
 		f.sleep = firstWatchSleep
 	}
-	for f.held += r.bytes; len(f.rounds) > 1 && (len(f.rounds) > keptRounds || f.held > keptRoundBytes); f.rounds = f.rounds[1:] {
-		f.held -= f.rounds[0].bytes
-	}
+	f.keep(r.bytes)
 	for _, e := range r.events {
 		if e.v.Op == driver.OpErase {
 			f.forget(e.v.Collection, e.v.Key, e.v.Number)
 		}
 	}
+}
+
+// keep counts what the last round holds, and drops the first ones where that is too much with it;
+// f.mu is held.
+func (f *feed) keep(bytes int) {
+	dropped := 0
+	for f.held += bytes; dropped < len(f.rounds)-1 && (len(f.rounds)-dropped > keptRounds || f.held > keptRoundBytes); dropped++ {
+		f.held -= f.rounds[dropped].bytes
+	}
+	f.rounds = slices.Delete(f.rounds, 0, dropped) // the array has none of them any more
 }
 
 // erase has the versions of a document before one that erases read again.
@@ -532,7 +541,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			return
 		}
 		r.events = append(r.events, s.event(v, err))
-		r.bytes += v.Size()
+		r.bytes += v.Size() + besideVersion
 	}
 	r.to = until
 }

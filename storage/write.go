@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
@@ -20,9 +19,13 @@ import (
 // what others create and delete.
 const mergeAttempts = 10
 
-// maxCommitBytes is how much the documents of a commit of several may have together,
-// before and after it: all are held and compared until it is done.
-const maxCommitBytes = 4 << 20
+// What a commit of several may have together: its documents, before and after it, and its messages,
+// in bytes, as all are held and compared until it is done; and the elements of the lists that it
+// changes, as each may be an entry of an index (maxEntries).
+const (
+	maxCommitBytes    = 4 << 20
+	maxCommitElements = 15_000
+)
 
 // outcome is what a write came to.
 type outcome struct {
@@ -254,8 +257,11 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			if w != nil {
 				bytes += len(w.Data)
 			}
+			if m.message != nil { // each version has its own
+				bytes += len(*m.message)
+			}
 			if several && bytes > maxCommitBytes {
-				return nil, fault.BadInput("input.changes: the documents have more than %d bytes together, those before and after counted; nothing was written: send several commits", maxCommitBytes)
+				return nil, fault.BadInput("input.changes: the documents have more than %d bytes together, those before and after counted, and the message with each; nothing was written: send several commits", maxCommitBytes)
 			}
 			if o.conflict != nil {
 				lost++
@@ -271,8 +277,8 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 					elements += changedElements(o.before, w)
 				}
 			}
-			if elements > diff.MaxElements {
-				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", diff.MaxElements)
+			if elements > maxCommitElements {
+				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", maxCommitElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)

@@ -160,7 +160,7 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"tags": []any{"a", ""}}, "input.patch.tags[1]: \"\" cannot be the key of a Tag: it is empty"},
 		{object{"tags": []any{nil}}, "input.patch.tags[0]: null cannot be an element"},
 		{object{"name": strings.Repeat("x", 4097)}, "input.patch: name would have a text of 4097 bytes; at most 4096 are allowed in a field with @index"},
-		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: tags would have 10001 elements; at most 10000 are allowed in a list with @index"},
+		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: the lists with @index would have 10001 elements together; at most 10000 are allowed"},
 		{object{"currentRelease": object{"publishedAt": "x"}}, "input.patch.currentRelease.publishedAt"},
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},

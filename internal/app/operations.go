@@ -165,7 +165,11 @@ func (c counting) get(ctx context.Context, collection string, refs []driver.Ref,
 	if err != nil {
 		return nil, 0, err
 	}
-	size, err := count(ctx, perVersion, versions...)
+	keys := 0 // a reference keeps one, and so does where what it led to is looked up
+	for i := range refs {
+		keys += 2 * len(refs[i].Key)
+	}
+	size, err := count(ctx, perVersion, keys, versions...)
 	return versions, size, err
 }
 
@@ -178,7 +182,7 @@ func (c counting) Remembered(ctx context.Context, collection, key string, number
 	if v == nil || err != nil {
 		return nil, err
 	}
-	_, err = count(ctx, perVersion, v)
+	_, err = count(ctx, perVersion, 0, v)
 	return v, err
 }
 
@@ -189,19 +193,19 @@ func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 	if err != nil {
 		return nil, err
 	}
-	_, err = count(ctx, perVersion, versions...)
+	_, err = count(ctx, perVersion, 0, versions...)
 	return versions, err
 }
 
 func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
-		if _, err := count(ctx, 0); err != nil { // too much was read before: an engine reads several at once
+		if _, err := count(ctx, 0, 0); err != nil { // too much was read before: an engine reads several at once
 			yield(nil, err)
 			return
 		}
 		for v, err := range c.Engine.Log(ctx, q) {
 			if err == nil {
-				_, err = count(ctx, 0, v)
+				_, err = count(ctx, 0, 0, v)
 			}
 			if !yield(v, err) || err != nil {
 				return
@@ -222,9 +226,10 @@ const (
 )
 
 // count counts versions, and returns their bytes; nil ones are those that were not
-// there. Beside is what each takes beside them; 0: the operation does not keep them.
-func count(ctx context.Context, beside int, versions ...*driver.Version) (size int, err error) {
-	found, again, kept := 0, 0, 0
+// there. Beside is what each takes beside them; 0: the operation does not keep them. It keeps so
+// many bytes of keys, too.
+func count(ctx context.Context, beside, keys int, versions ...*driver.Version) (size int, err error) {
+	found, again, kept := 0, 0, keys
 	for _, v := range versions {
 		if v != nil {
 			found++
@@ -233,7 +238,7 @@ func count(ctx context.Context, beside int, versions ...*driver.Version) (size i
 		}
 	}
 	if beside > 0 {
-		kept = size + found*beside + (len(versions)-found)*perNothing
+		kept += size + found*beside + (len(versions)-found)*perNothing
 	}
 	if err := httpapi.CountRead(ctx, found, size+again, kept); err != nil {
 		return size, &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
