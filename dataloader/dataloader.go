@@ -44,7 +44,7 @@ type loader struct {
 // follow; and how many are loaded beside what is asked for, as others will be asked for them.
 const (
 	MaxDocs     = 100_000
-	MaxFollowed = 1_000_000
+	MaxFollowed = 500_000
 	together    = 10_000
 )
 

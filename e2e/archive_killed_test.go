@@ -24,6 +24,7 @@ func platforms(lines int) string {
 
 // Two programs that archive one store into another do the same work, and add nothing twice; neither ends.
 func TestTwoArchives(t *testing.T) {
+	t.Parallel()
 	const lines = 2_000
 	from, to := mongoDatabase(t, t.Cleanup), mongoDatabase(t, t.Cleanup)
 	feed(t, from, platforms(lines))
@@ -66,6 +67,7 @@ func TestTwoArchives(t *testing.T) {
 // An archive has all that its source has, once and as it is, whenever the program that follows, or the
 // server that is followed, was killed. With ASOF_TEST_FULL, of more versions and more often.
 func TestArchiveKilled(t *testing.T) {
+	t.Parallel()
 	lines, kills := 8_000, 2
 	if os.Getenv("ASOF_TEST_FULL") != "" {
 		lines, kills = 30_000, 6

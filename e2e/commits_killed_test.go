@@ -25,6 +25,7 @@ import (
 // or not at all, and those that it acknowledged; and there is an order of all that clients asked,
 // with one instant for each commit, which explains what they were answered.
 func TestCommitsKilled(t *testing.T) {
+	t.Parallel()
 	kills := 40
 	if os.Getenv("ASOF_TEST_FULL") != "" {
 		kills = 500

@@ -18,6 +18,7 @@ import (
 // A server that is killed among approvals leaves no draft half approved: either there is the
 // version, or the draft, which can be approved then.
 func TestApprovalsKilled(t *testing.T) {
+	t.Parallel()
 	for name, store := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "drafts.db") },
 		"mongodb": func(t *testing.T) string {

@@ -16,6 +16,7 @@ import (
 // An import that is killed at any point leaves a sound store, and is completed
 // by running it again.
 func TestImportKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var history strings.Builder
 	const lines = 40_000

@@ -135,6 +135,7 @@ func wanted(t *testing.T, export string) (all, list []string) {
 // Whatever is written beside, and though the server is killed again and again, each subscriber
 // is told each version once, in the order of commits, and what it did to the list.
 func TestSubscriptionsResume(t *testing.T) {
+	t.Parallel()
 	for _, e := range []struct {
 		name  string
 		store func(*testing.T) string

@@ -46,6 +46,7 @@ func mongoDatabase(t mongotest.T, later func(func())) string {
 
 // What one engine exports, the other imports, and exports the same bytes.
 func TestExportsAreTheSame(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	events := filepath.Join(dir, "events.ndjson")
 	if err := os.WriteFile(events, aThird(unzip(t, filepath.Join(dataDir(t), catalog().events))), 0o600); err != nil {

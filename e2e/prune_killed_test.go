@@ -17,6 +17,7 @@ import (
 // Servers that are killed while they prune, and others write, leave every version exact or told to
 // be pruned, and what has to be kept; the store is sound, and who prunes again completes it.
 func TestPruningKilled(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { killPruning(t, "sqlite:"+filepath.Join(t.TempDir(), "prune.db"), 1, 3) })
 	t.Run("mongodb", func(t *testing.T) {
 		transactions := mongotest.NewTransactions(t, mongotest.NewServer(t))

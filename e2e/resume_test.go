@@ -13,6 +13,7 @@ import (
 // other, leaves a sound store each time that holds only what is in the file;
 // completed, it is byte for byte what an undisturbed one makes, on every engine.
 func TestImportResumed(t *testing.T) {
+	t.Parallel()
 	history := unzip(t, filepath.Join(dataDir(t), catalog().events))
 	kills := 40
 	if os.Getenv("ASOF_TEST_FULL") == "" {

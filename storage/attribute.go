@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/record"
 )
 
@@ -87,7 +88,7 @@ func newDifference(c *FieldChange, back bool) *difference {
 		old, now = now, old
 	}
 	pattern, inList := appendPattern(nil, c.Path)
-	d := &difference{change: c, effect: effect{string(pattern), string(old), string(now)}, inList: inList, sets: now != nil}
+	d := &difference{change: c, effect: effect{string(pattern), rawjson.View(old), rawjson.View(now)}, inList: inList, sets: now != nil}
 	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.Object.Field(c.Field).Kind != record.KindJSON
 	return d
 }

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // members is a document with so many values, all of which are others in each version.
@@ -171,4 +173,28 @@ func TestTheNewestChangesSince(t *testing.T) {
 	if diff := cmp.Diff(lines(all[len(all)-1000:]), lines(since)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// What is told of in diffs and changes counts as memory of its operation, and is refused with it.
+func TestDetailsTakeMemory(t *testing.T) {
+	kept, most := 0, 1<<30
+	e := newEnv(t, storage.WithMemory(func(_ context.Context, bytes int) error {
+		if kept += bytes; kept > most {
+			return errors.New("too much in memory")
+		}
+		return nil
+	}))
+	for version := range 2 {
+		e.load("software", "a", members(version, 50))
+	}
+	diff := func() error {
+		kept = 0
+		_, err := e.store.Diff(e.begin(), e.get("a").Document, storage.VersionRef{Version: ptr(1)}, nil)
+		return err
+	}
+	if err := diff(); err != nil || kept < 100*500 || kept > 100*1000 {
+		t.Errorf("%d bytes for 100 changes: %v", kept, err)
+	}
+	most = 50 * 500
+	wantError(t, diff(), fault.CodeQueryTooComplex, "too much in memory")
 }

@@ -84,10 +84,10 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, 
 		return nil, err
 	}
 	defer done()
-	after, _, err := s.patched(t, cur.Data, patch, "input.patch")
+	after, _, err := s.patched(t, cur.Key, cur.Data, patch, "input.patch")
 	fits := err == nil
 	if !fits { // what the document has become; by itself the patch may be good
-		if after, _, err = s.patched(t, base.Data, patch, "input.patch"); err != nil {
+		if after, _, err = s.patched(t, cur.Key, base.Data, patch, "input.patch"); err != nil {
 			return nil, err
 		}
 	}

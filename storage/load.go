@@ -179,7 +179,7 @@ func (l *Loading) swap(v *driver.Version, state loadState) (before loadState) {
 
 // tooLarge says why a document of a type cannot be written; "" where it can. What the type does
 // not say holds where it is nil.
-func (s *Store) tooLarge(t *record.Type, doc []byte) string {
+func (s *Store) tooLarge(t *record.Type, key string, doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
@@ -189,14 +189,15 @@ func (s *Store) tooLarge(t *record.Type, doc []byte) string {
 			if !f.Indexed {
 				continue
 			}
-			longest, elements := inIndex(rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)}))
+			value := rawjson.Find(doc, []string{cmp.Or(f.Stored, f.Name)})
+			longest, elements := inIndex(value)
 			if longest > maxIndexed {
 				return fmt.Sprintf("%s would have a text of %d bytes; at most %d are allowed in a field with @index", f.Name, longest, maxIndexed)
 			}
-			all += elements
+			all += entries(elements, key, len(value))
 		}
 		if all > maxEntries {
-			return fmt.Sprintf("the lists with @index would have %d elements together; at most %d are allowed", all, maxEntries)
+			return fmt.Sprintf("the lists with @index would have %d elements together, those counted more that are long with the key; at most %d are allowed", all, maxEntries)
 		}
 	}
 	if len(doc) < 2*normal.MaxDepth {
@@ -215,10 +216,16 @@ const (
 	// maxIndexed is how long a text may be, in bytes, that is in an index: databases read whole
 	// values to compare them.
 	maxIndexed = 4 << 10
-	// maxEntries is how many elements the lists of a document may have that are in indexes: in one of
-	// millions of entries, each takes 25 µs of processor time to be replaced.
+	// maxEntries is how many elements the lists of a document may have that are in indexes, as entries
+	// counts them: in one of millions of entries, each takes 25 µs of processor time to be replaced.
 	maxEntries = 10_000
 )
+
+// entries is how many entries of an index the elements of a list count as, which has so many bytes:
+// with the key of the document, which each has, they count once more for each 128 bytes.
+func entries(elements int, key string, bytes int) int {
+	return elements * (1 + (len(key)+bytes/max(elements, 1))/128)
+}
 
 // inIndex returns how long the longest text is in an indexed value, in bytes, and how many elements
 // it has.
@@ -248,7 +255,7 @@ func (s *Store) Excess(v *driver.Version) string {
 			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
 		}
 	}
-	return s.tooLarge(s.byCollection[v.Collection], v.Data)
+	return s.tooLarge(s.byCollection[v.Collection], v.Key, v.Data)
 }
 
 // The longest texts of a version, in bytes.

@@ -118,15 +118,25 @@ func (s *Store) operation(ctx context.Context) (*operation, error) {
 	return op, nil
 }
 
+// detailBytes is what an explained value or a listed change takes, about, with what is needed to
+// find the version that made it.
+const detailBytes = 640
+
 // detail counts explained values and listed changes, and refuses what is too
 // much for one operation.
 func (s *Store) detail(ctx context.Context, n int) error {
 	op, ok := ctx.Value(operationKey{}).(*operation)
-	if !ok || op.details.Add(int64(n)) <= int64(s.limits.Details) {
+	switch {
+	case !ok:
 		return nil
+	case op.details.Add(int64(n)) > int64(s.limits.Details):
+		return fault.Errorf(fault.CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
+			"ask for fewer documents or fewer fields", s.limits.Details)
 	}
-	return fault.Errorf(fault.CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
-		"ask for fewer documents or fewer fields", s.limits.Details)
+	if err := s.keep(ctx, n*detailBytes); err != nil {
+		return &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
+	}
+	return nil
 }
 
 // reached records an instant that the operation committed at, or shows.

@@ -52,6 +52,7 @@ type Store struct {
 	feed         feed
 	names        actorNames
 	spent        func(ctx context.Context, share float64) bool
+	keep         func(ctx context.Context, bytes int) error
 	comparing    chan struct{} // has a place for each pair of large documents that is compared for a write
 }
 
@@ -96,6 +97,11 @@ func WithSpent(spent func(ctx context.Context, share float64) bool) Option {
 	return func(s *Store) { s.spent = spent }
 }
 
+// WithMemory sets how bytes are counted that the context's operation keeps, and refused.
+func WithMemory(keep func(ctx context.Context, bytes int) error) Option {
+	return func(s *Store) { s.keep = keep }
+}
+
 // WithMigrations sets how documents that were written under earlier schemas are read, by the names of
 // their types.
 func WithMigrations(by map[string]Migration) Option { return func(s *Store) { s.migrations = by } }
@@ -109,7 +115,7 @@ func New(engine driver.Engine, types []*record.Type, opts ...Option) (*Store, er
 		all: engine, types: types,
 		byName: map[string]*record.Type{}, byCollection: map[string]*record.Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
-		names: actorNames{by: lru.New[string, knownName](namesBytes)}, spent: func(context.Context, float64) bool { return false },
+		names: actorNames{by: lru.New[string, knownName](namesBytes)}, spent: func(context.Context, float64) bool { return false }, keep: func(context.Context, int) error { return nil },
 	}
 	for _, o := range opts {
 		o(s)

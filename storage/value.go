@@ -67,16 +67,16 @@ func optValues[T any](o *Object, i int, read func(*record.Field, []byte) (T, boo
 }
 
 // String reads a non-null String, ID, Date, Decimal, Enum or Ref.
-func (o *Object) String(i int) (string, error) { return one(o, i, record.ReadText) }
+func (o *Object) String(i int) (string, error) { return one(o, i, record.ViewText) }
 
 // OptString reads a nullable String, ID, Date, Decimal, Enum or Ref.
-func (o *Object) OptString(i int) (*string, error) { return opt(o, i, record.ReadText) }
+func (o *Object) OptString(i int) (*string, error) { return opt(o, i, record.ViewText) }
 
 // Strings reads a list of such values; its elements are not null.
-func (o *Object) Strings(i int) ([]string, error) { return values(o, i, record.ReadText) }
+func (o *Object) Strings(i int) ([]string, error) { return values(o, i, record.ViewText) }
 
 // OptStrings reads a list of such values with nullable elements.
-func (o *Object) OptStrings(i int) ([]*string, error) { return optValues(o, i, record.ReadText) }
+func (o *Object) OptStrings(i int) ([]*string, error) { return optValues(o, i, record.ViewText) }
 
 // Int reads a non-null Int.
 func (o *Object) Int(i int) (int, error) { return one(o, i, record.ReadInt) }

@@ -541,7 +541,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			return
 		}
 		r.events = append(r.events, s.event(v, err))
-		r.bytes += v.Size() + besideVersion
+		r.bytes += v.Size() + len(v.Key) + besideVersion
 	}
 	r.to = until
 }

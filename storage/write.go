@@ -156,7 +156,7 @@ func (s *Store) creation(t *record.Type, in *CreateInput) (*mutation, error) {
 	if err := m.check(); err != nil {
 		return m, err
 	}
-	data, changed, err := s.patched(t, nil, in.Data, "input.data")
+	data, changed, err := s.patched(t, in.Key, nil, in.Data, "input.data")
 	m.next = func(context.Context, *operation, *driver.Version) (*driver.Write, error) {
 		return &driver.Write{Op: driver.OpCreate, Changed: changed, Data: data}, nil
 	}
@@ -170,7 +170,7 @@ func (s *Store) revision(t *record.Type, in *UpdateInput) (*mutation, error) {
 		merge: in.OnConflict != nil && *in.OnConflict == Merge,
 	}
 	m.next = func(_ context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
-		data, changed, err := s.patched(t, cur.Data, in.Patch, "input.patch")
+		data, changed, err := s.patched(t, in.Key, cur.Data, in.Patch, "input.patch")
 		if err != nil || len(changed) == 0 {
 			return nil, err
 		}
@@ -274,7 +274,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			} else {
 				made++
 				if several {
-					elements += changedElements(o.before, w)
+					elements += changedElements(m.key, o.before, w)
 				}
 			}
 			if elements > maxCommitElements {
@@ -351,13 +351,13 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 }
 
 // changedElements returns the number of elements of the lists in the fields that a write
-// changes, before and after: each may be an entry of an index.
-func changedElements(before *driver.Version, w *driver.Write) (n int) {
+// changes, before and after: each may be an entry of an index, and counts as entries says.
+func changedElements(key string, before *driver.Version, w *driver.Write) (n int) {
 	count := func(data []byte) {
 		rawjson.Members(data, func(name []byte, start, end int) bool {
 			if slices.ContainsFunc(w.Changed, func(c string) bool { return rawjson.Is(name, c) }) {
 				elements, _ := rawjson.Lists(data[start:end])
-				n += elements
+				n += entries(elements, key, end-start)
 			}
 			return true
 		})
@@ -568,12 +568,12 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 // their defaults. They are stored, so that another default later changes
 // nothing that was written before. The same goes for new nested objects.
 // Changed are the stored names of the members that differ then.
-func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path string) (out []byte, changed []string, err error) {
+func (s *Store) patched(t *record.Type, key string, doc []byte, patch map[string]any, path string) (out []byte, changed []string, err error) {
 	out, changed, err = record.Patch(t.Object, doc, patch, path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if why := s.tooLarge(t, out); why != "" {
+	if why := s.tooLarge(t, key, out); why != "" {
 		return nil, nil, fault.BadInput("%s: %s", path, why)
 	}
 	return out, changed, nil

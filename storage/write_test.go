@@ -160,7 +160,7 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"tags": []any{"a", ""}}, "input.patch.tags[1]: \"\" cannot be the key of a Tag: it is empty"},
 		{object{"tags": []any{nil}}, "input.patch.tags[0]: null cannot be an element"},
 		{object{"name": strings.Repeat("x", 4097)}, "input.patch: name would have a text of 4097 bytes; at most 4096 are allowed in a field with @index"},
-		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: the lists with @index would have 10001 elements together; at most 10000 are allowed"},
+		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: the lists with @index would have 10001 elements together"},
 		{object{"currentRelease": object{"publishedAt": "x"}}, "input.patch.currentRelease.publishedAt"},
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},
@@ -407,5 +407,19 @@ func TestEngineErrors(t *testing.T) {
 	wantError(t, err, fault.CodeInternal, "internal error")
 	if !errors.Is(err, secret) || strings.Contains(err.Error(), "fire") {
 		t.Errorf("cause kept %v, shown %q", errors.Is(err, secret), err)
+	}
+}
+
+// What an index holds of a list counts more where the key of the document is long, which is in each entry.
+func TestLongKeysCountInIndexes(t *testing.T) {
+	e := newEnv(t)
+	key := strings.Repeat("k", 512)
+	create := func(tags int) error {
+		_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: key, Data: object{"name": "P", "tags": slices.Repeat([]any{"a"}, tags)}})
+		return err
+	}
+	wantError(t, create(2_001), fault.CodeBadUserInput, "the lists with @index would have 10005 elements together, those counted more that are long with the key; at most 10000 are allowed")
+	if err := create(2_000); err != nil {
+		t.Error(err)
 	}
 }

@@ -231,13 +231,13 @@ func TestWhatAnOperationKeepsIsBounded(t *testing.T) {
 		keys[i] = fmt.Sprint("t", i)
 		put(keys[i], fmt.Sprint("t", (i+1)%len(keys)))
 	}
-	put("few", keys[:200]...)
+	put("few", keys[:120]...)
 	put("many", keys...)
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")
 	if status, _, errs := run(t, lines.String(), "import", "-", store); status != 0 {
 		t.Fatal(errs)
 	}
-	p := serve(t, store, "--max-read=1MB", "--max-answer=512KB") // 1 MB in memory: some 1,500 documents
+	p := serve(t, store, "--max-read=1MB", "--max-answer=512KB") // 630 KB in memory: some 1,000 documents
 	const refs = `relatedTags {key relatedTags {key}}`
 	for name, document := range map[string]string{
 		"a plan":           `{tag(key: %q) {` + refs + `}}`,

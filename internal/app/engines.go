@@ -95,7 +95,7 @@ func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 
 // typed gives the documents of an engine their types.
 func (m *Main) typed(ctx context.Context, engine driver.Engine) (*storage.Store, error) {
-	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithSpent(httpapi.Spent), storage.WithMigrations(m.Migrations))
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithSpent(httpapi.Spent), storage.WithMemory(httpapi.CountAnswer), storage.WithMigrations(m.Migrations))
 	if err == nil {
 		err = store.LearnPruned(ctx)
 	}

@@ -327,7 +327,7 @@ func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, err
 		return nil, err
 	}
 	logger := m.logger()
-	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithSpent(httpapi.Spent))
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithSpent(httpapi.Spent), storage.WithMemory(httpapi.CountAnswer))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // End returns the index behind the value that starts at i, or -1.
@@ -182,6 +183,9 @@ func Unquote(b []byte) (string, bool) {
 	}
 	return s, true
 }
+
+// View is b as text, without a copy: it must not change as long as the text is there.
+func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Name returns a member's name from the form in which Members gives it.
 func Name(b []byte) string {

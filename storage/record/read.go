@@ -37,6 +37,16 @@ func ReadText(f *Field, raw []byte) (string, bool) {
 	return s, ok
 }
 
+// ViewText is ReadText of what does not change any more: a text without escapes is not copied.
+func ViewText(f *Field, raw []byte) (string, bool) {
+	if f.Kind == KindString {
+		if text, ok := plain(raw); ok {
+			return rawjson.View(text), true
+		}
+	}
+	return ReadText(f, raw)
+}
+
 // ReadInt reads an Int.
 func ReadInt(_ *Field, raw []byte) (int, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 32)

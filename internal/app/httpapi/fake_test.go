@@ -306,7 +306,7 @@ func defaultLimits() Limits {
 		Read:       32 << 20,
 		Answer:     8 << 20,
 		Time:       30 * time.Second,
-		Execution:  750 * time.Millisecond,
+		Execution:  600 * time.Millisecond,
 		Concurrent: 64,
 		Slow:       max(runtime.GOMAXPROCS(0)/2, 1),
 		SlowAfter:  10 * time.Millisecond,
