@@ -217,8 +217,8 @@ const (
 	// values to compare them.
 	maxIndexed = 4 << 10
 	// maxEntries is how many elements the lists of a document may have that are in indexes, as entries
-	// counts them: in one of millions of entries, each takes 25 µs of processor time to be replaced.
-	maxEntries = 10_000
+	// counts them: in one of millions of entries, each takes 25 to 55 µs of processor time to be replaced.
+	maxEntries = 6_000
 )
 
 // entries is how many entries of an index the elements of a list count as, which has so many bytes:

@@ -24,7 +24,7 @@ const mergeAttempts = 10
 // changes, as each may be an entry of an index (maxEntries).
 const (
 	maxCommitBytes    = 4 << 20
-	maxCommitElements = 15_000
+	maxCommitElements = 2 * maxEntries
 )
 
 // outcome is what a write came to.

@@ -160,7 +160,7 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"tags": []any{"a", ""}}, "input.patch.tags[1]: \"\" cannot be the key of a Tag: it is empty"},
 		{object{"tags": []any{nil}}, "input.patch.tags[0]: null cannot be an element"},
 		{object{"name": strings.Repeat("x", 4097)}, "input.patch: name would have a text of 4097 bytes; at most 4096 are allowed in a field with @index"},
-		{object{"tags": slices.Repeat([]any{"a"}, 10_001)}, "input.patch: the lists with @index would have 10001 elements together"},
+		{object{"tags": slices.Repeat([]any{"a"}, 6_001)}, "input.patch: the lists with @index would have 6001 elements together"},
 		{object{"currentRelease": object{"publishedAt": "x"}}, "input.patch.currentRelease.publishedAt"},
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},
@@ -418,8 +418,8 @@ func TestLongKeysCountInIndexes(t *testing.T) {
 		_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: key, Data: object{"name": "P", "tags": slices.Repeat([]any{"a"}, tags)}})
 		return err
 	}
-	wantError(t, create(2_001), fault.CodeBadUserInput, "the lists with @index would have 10005 elements together, those counted more that are long with the key; at most 10000 are allowed")
-	if err := create(2_000); err != nil {
+	wantError(t, create(1_201), fault.CodeBadUserInput, "the lists with @index would have 6005 elements together, those counted more that are long with the key; at most 6000 are allowed")
+	if err := create(1_200); err != nil {
 		t.Error(err)
 	}
 }
