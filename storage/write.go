@@ -24,7 +24,7 @@ const mergeAttempts = 10
 // changes, as each may be an entry of an index (maxEntries).
 const (
 	maxCommitBytes    = 4 << 20
-	maxCommitElements = 2 * maxEntries
+	maxCommitElements = maxEntries / 2 * 3
 )
 
 // outcome is what a write came to.
