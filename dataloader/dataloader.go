@@ -10,7 +10,7 @@
 //     so a batch is complete when it is needed.
 //   - References resolve at the instant of the document that holds them, unless
 //     an argument names another.
-//   - An operation loads at most 100,000 documents and follows at most a million
+//   - An operation loads at most 100,000 documents and follows at most 500,000
 //     references, since lists in documents can be long and a loader keeps what it
 //     has read. Empty references count too. An operation that
 //     needs more fails with QUERY_TOO_COMPLEX.

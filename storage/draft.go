@@ -557,8 +557,9 @@ func (s *Store) approval(ctx context.Context, t *record.Type, in *ApproveDraftIn
 		return m, fault.BadInput("input.draft: the draft cannot be approved as it is: %s", listed(problems))
 	}
 	message := in.Message
-	if message == nil {
-		message, _ = d.OptString(record.DraftTitle)
+	if title, _ := d.OptString(record.DraftTitle); message == nil && title != nil {
+		own := strings.Clone(*title) // else it would keep the whole draft
+		message = &own
 	}
 	patch := t.Object.PatchTo(dataOf(base), content.Data)
 	if content.Number == 0 {

@@ -294,6 +294,7 @@ func TestArgumentsCountForEachElement(t *testing.T) {
 			for key, refused := range map[string]bool{"few": false, "many": true} {
 				for _, document := range []string{
 					`{tag(key: %q) {relatedTags {` + fields + `}}}`,
+					`{tag(key: %q) {relatedTags {key} ...{relatedTags {` + fields + `}}}}`,
 					`mutation {updateTag(input: {key: %q, expectedVersion: 9, patch: {name: "m"}}) {...on TagConflict {current {relatedTags {` + fields + `}}}}}`,
 				} {
 					got := p.query(t, fmt.Sprintf(document, key)).body

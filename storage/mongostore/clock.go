@@ -415,6 +415,7 @@ func (c *clock) read(ctx context.Context) error {
 func (c *clock) look(ctx context.Context) error {
 	c.mu.Lock()
 	leased, own := c.leased(), c.owns(c.state.Lease)
+	c.renew = c.renew || own && !leased // an edit that is under way may end the lease
 	c.mu.Unlock()
 	switch {
 	case leased:
@@ -469,7 +470,6 @@ func (c *clock) edit(ctx context.Context) error {
 		u.add("$set", "lease", entry)
 	case waits:
 		entry, from = c.id+rand.Text(), max(from, min(c.last+1+c.lead, c.databaseNow()+microseconds(maxAhead)))
-		c.lead = 2*c.lead + microseconds(c.took) // of the next one, unless this one succeeds
 		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
 	}
 	if own || vacant {
@@ -518,14 +518,18 @@ func (c *clock) edit(ctx context.Context) error {
 		c.now, c.heard = instantOf(state.Now), begun+took
 		c.observe(state)
 	}
-	if c.failed = err; errors.Is(err, errNotYet) || c.leased() {
+	lead := c.lead
+	if c.failed, c.lead = err, 0; errors.Is(err, errNotYet) && entry != "" { // another server was first
+		c.lead = min(2*lead+microseconds(took), microseconds(maxAhead))
+	}
+	if errors.Is(err, errNotYet) || c.leased() {
 		c.failed = nil // another server is to do something, or it is tried again in time
 	}
 	if err != nil {
 		c.renew = true
 		return err
 	}
-	if c.lead = 0; entry != "" {
+	if entry != "" {
 		e := state.Flights[entry]
 		e.name, e.begun = entry, begun
 		if state.Lease == entry {

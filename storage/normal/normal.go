@@ -106,14 +106,27 @@ func appendNumber(dst, text []byte) []byte {
 	if n, ok := integer(number); ok {
 		return strconv.AppendInt(dst, n, 10)
 	}
-	if len(number.Digits) > mostDigits || number.Exponent > mostExponent {
-		return append(dst, text...)
+	if len(number.Digits) > surelyShortest || number.Exponent > surelyFloat {
+		// Others are normal where they are the shortest text of a float64, which for those closer to 0
+		// than it is exact would take 40 µs to find out.
+		if len(number.Digits) > mostDigits || number.Exponent > mostExponent || number.Exponent < leastExponent {
+			return append(dst, text...)
+		}
+		x, err := strconv.ParseFloat(string(text), 64)
+		shortest, ok := literal.ParseNumber(strconv.FormatFloat(x, 'e', -1, 64))
+		if err != nil || !ok || shortest.Compare(number) != 0 {
+			return append(dst, text...)
+		}
 	}
 	return appendDecimal(dst, number)
 }
 
-// The shortest text of a float64 has at most so many digits, and none is 1e309 or more.
-const mostDigits, mostExponent = 17, 309
+// Numbers of so many digits are the shortest text of a float64, those with such an exponent are not
+// too large for one; and the shortest text of any has at most so many digits, and such an exponent.
+const (
+	surelyShortest, mostDigits               = 15, 17
+	surelyFloat, mostExponent, leastExponent = 308, 309, -306
+)
 
 // appendDecimal formats as ECMAScript formats a number with these digits (ECMA-262, Number::toString).
 func appendDecimal(dst []byte, d literal.Number) []byte {

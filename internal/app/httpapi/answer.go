@@ -120,7 +120,7 @@ type resolved struct {
 	mutation     bool
 	fields, late atomic.Int64
 	texts        atomic.Int64 // bytes, as JSON
-	arguments    sync.Map     // of each ast.Field whose value is a list: how much the arguments below it count
+	arguments    sync.Map     // of each ast.Selection of what is a list: how much the arguments in it count
 }
 
 // field resolves a field, if it may.
@@ -195,7 +195,7 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected int64
 			selected = int64(elements * len(fields))
 		}
 		if elements > 1 && operationOf(ctx) != nil {
-			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Field)
+			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Selections)
 		}
 	}
 	return int64(elements + objects*names), selected
@@ -204,32 +204,30 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected int64
 // argumentBytes is the length of an argument that counts as a field does.
 const argumentBytes = 64
 
-// argumentsOf returns as how many fields the arguments count of all that is selected of a field: each
-// as three, since an error about it takes as long, as one for each value that it has, and for its bytes.
-func (r *resolved) argumentsOf(ctx context.Context, f *ast.Field) int64 {
-	if known, ok := r.arguments.Load(f); ok {
-		return known.(int64)
-	}
+// argumentsOf returns as how many fields the arguments count of all that is selected: each as three,
+// since an error about it takes as long, as one for each value that it has, and for its bytes.
+func (r *resolved) argumentsOf(ctx context.Context, set ast.SelectionSet) (n int64) {
 	op := operationOf(ctx)
-	var visit func(set ast.SelectionSet) int64
-	visit = func(set ast.SelectionSet) (n int64) {
-		for _, selection := range set {
-			switch s := selection.(type) {
-			case *ast.Field:
-				for _, argument := range s.Arguments {
-					n += 3 + op.valuesOf(argument.Value)
-				}
-				n += visit(s.SelectionSet)
-			case *ast.InlineFragment:
-				n += visit(s.SelectionSet)
-			case *ast.FragmentSpread:
-				n += visit(s.Definition.SelectionSet)
-			}
+	for _, selection := range set {
+		if known, ok := r.arguments.Load(selection); ok {
+			n += known.(int64)
+			continue
 		}
-		return n
+		var own int64
+		switch s := selection.(type) {
+		case *ast.Field:
+			for _, argument := range s.Arguments {
+				own += 3 + op.valuesOf(argument.Value)
+			}
+			own += r.argumentsOf(ctx, s.SelectionSet)
+		case *ast.InlineFragment:
+			own = r.argumentsOf(ctx, s.SelectionSet)
+		case *ast.FragmentSpread:
+			own = r.argumentsOf(ctx, s.Definition.SelectionSet)
+		}
+		r.arguments.Store(selection, own)
+		n += own
 	}
-	n := visit(f.SelectionSet)
-	r.arguments.Store(f, n)
 	return n
 }
 

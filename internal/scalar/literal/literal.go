@@ -363,7 +363,11 @@ func tiny(s string) bool {
 		return false
 	}
 	n, ok := ParseNumber(s)
-	return ok && len(n.Digits) > 0 && n.Exponent < -306
+	if !ok { // the exponent may be beyond those that it reads
+		end, _, err := Scan(s)
+		return err == nil && end == len(s) && strings.ContainsAny(s[:strings.LastIndexAny(s, "eE")], "123456789")
+	}
+	return len(n.Digits) > 0 && n.Exponent < -306
 }
 
 // IsDecimal reports whether a text of any length is a number in JSON's grammar with
