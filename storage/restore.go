@@ -190,16 +190,16 @@ func containers(t *record.Type, arg, path string, stored, names []string, looked
 			}
 			state = rawjson.Find(state, stored[i:i+1])
 			looked += len(state)
-			here := listPath(names[:i+1])
+			here := func() string { return listPath(names[:i+1]) } // for an error: each step takes as long as the path
 			switch {
 			case state == nil:
 			case f != nil && rawjson.IsNull(state): // as if it were not there
 			case rawjson.Erased(state):
-				return 0, fault.BadInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
+				return 0, fault.BadInput("%s: %s was erased, so nothing inside it can be restored", arg, here())
 			case state[0] == '[':
-				return 0, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
+				return 0, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, here())
 			case state[0] != '{':
-				return 0, fault.BadInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
+				return 0, fault.BadInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here(), here())
 			}
 			if state == nil || rawjson.IsNull(state) {
 				break

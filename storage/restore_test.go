@@ -202,3 +202,27 @@ func TestListsThatAreTooLong(t *testing.T) {
 		wantError(t, err, fault.CodeBadUserInput, "the lists would have 3000")
 	}
 }
+
+// A path that leads deep takes as long as what is looked through at each of its steps, and not the
+// path itself again at each.
+func TestRestoreOfADeepPath(t *testing.T) {
+	bytes := map[int]uint64{}
+	for _, depth := range []int{100, 400} {
+		e := newEnv(t)
+		for _, site := range []string{"x", "y"} {
+			e.load("software", "a", `{"name":"A","commit_history":`+strings.Repeat(`{"a":`, depth)+`"`+site+`"`+strings.Repeat("}", depth)+`}`)
+		}
+		ctx := e.begin()
+		bytes[depth] = allocated(func() {
+			_, err := e.projects.Restore(ctx, storage.RestoreInput{
+				Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{"/commitHistory" + strings.Repeat("/a", depth)},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if bytes[400] > 32*bytes[100] {
+		t.Errorf("%d bytes are allocated for a path of 400 steps, %d for one of 100", bytes[400], bytes[100])
+	}
+}

@@ -157,7 +157,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) (err error) {
 	}
 	switch {
 	case q.After != "" && q.Since != nil:
-		return fault.BadInput("a watch begins behind a position or behind an instant, not both")
+		return fault.BadInput("since: a subscription begins behind a position or behind an instant, not both")
 	case q.After != "":
 		if w.place, err = decodeWatchPlace(q.After); err != nil {
 			return err
@@ -173,7 +173,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) (err error) {
 	}
 	err = w.store.engine.Settle(ctx, w.place.At)
 	if driver.CodeOf(err) == driver.CodeInvalid {
-		return fault.BadInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
+		return fault.Errorf(fault.CodeAsOfInFuture, "the subscription would begin at %s, which is in the future: the server's time is %s; subscribe without since, unless an older copy of the store was put back: then read what is there first", w.place.At, w.began)
 	}
 	return fromDriver(ctx, err)
 }

@@ -471,7 +471,7 @@ func TestWatchRefuses(t *testing.T) {
 	}
 	future := e.clock.advance(0) + driver.Instant(time.Hour.Microseconds())
 	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), fault.CodeBadUserInput, "not the position of an event")
-	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), fault.CodeBadUserInput, "in the future")
+	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), fault.CodeAsOfInFuture, "in the future")
 	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), fault.CodeBadUserInput, "not both")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
