@@ -52,9 +52,9 @@ func wholeSchema(schema *ast.Schema) (fields int64) {
 	return fields
 }
 
-// unbegun is the error of a root field of a mutation that has taken half of its time before: the
-// other half is for one field, which is not stopped.
-const unbegun = "the fields before this one took half of the time that this server allows (--max-execution); this one was not executed, and nothing was written by it: send fewer at a time"
+// unbegun is the error of a root field of a mutation that has taken a quarter of its time before: the
+// rest is for one field, which is not stopped.
+const unbegun = "the fields before this one took a quarter of the time that this server allows (--max-execution); this one was not executed, and nothing was written by it: send fewer at a time"
 
 const (
 	// fieldsPerLook is after how many fields the time is looked at, and memory is taken
@@ -88,7 +88,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if oc.Operation.Operation == ast.Mutation && Spent(ctx, .5) {
+		if oc.Operation.Operation == ast.Mutation && Spent(ctx, .25) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null

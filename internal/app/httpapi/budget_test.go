@@ -269,7 +269,7 @@ func TestMutationsBeginNoMoreWhenTheirTimeIsOver(t *testing.T) {
 			})
 			oc.RootResolverMiddleware(root, func(context.Context) graphql.Marshaler {
 				executed++
-				used.Add(int64(defaultLimits().Execution/4) + 1)
+				used.Add(int64(defaultLimits().Execution/8) + 1)
 				return graphql.MarshalInt(1)
 			})
 			return 1, nil

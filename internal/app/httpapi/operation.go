@@ -359,7 +359,7 @@ const inaccuracy = 32
 // execute notes when the execution began, and that it may take at most a time, both by the
 // clock and by the processor time of the process: on a busy machine the clock alone tells
 // nothing about an operation. With finishes, of a mutation, Err does not report that this time
-// is over; no further root field is begun once half of it is. It is called before the context is shared.
+// is over; no further root field is begun once a quarter of it is. It is called before the context is shared.
 func (c *opContext) execute(since time.Time, most time.Duration, p *processor, finishes bool) {
 	c.executing, c.used, c.most, c.cpu, c.finishes = since, p.before(since, most/inaccuracy), most, p.now, finishes
 }
