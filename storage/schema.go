@@ -57,13 +57,18 @@ func SchemaNumber(sdl string) uint32 {
 }
 
 // UseSchema says which schema the types are made from. It notes that in the store, unless nothing may be
-// written there. A program that opens a store calls it once, before the store is used.
+// written there, and logs it where it was another one before. A program that opens a store calls it once,
+// before the store is used.
 func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
 	s.schema.number = SchemaNumber(sdl)
 	if !note {
 		return nil
 	}
 	key := schemaKey(s.schema.number)
+	var before schemaNote
+	if _, err := readOwn(ctx, s.all, schemaCollection, currentSchema, &before); err == nil && before.Schema != "" && before.Schema != key {
+		s.log.WarnContext(ctx, "the store was opened with another schema before: asof schema diff "+before.Schema+" says what has changed since, and which documents cannot be read any more")
+	}
 	for {
 		err := s.noteSchema(ctx, key, schemaNote{SDL: sdl})
 		if err == nil {

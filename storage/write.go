@@ -20,8 +20,8 @@ import (
 const mergeAttempts = 10
 
 // What a commit of several may have together: its documents, before and after it, and its messages,
-// in bytes, as all are held and compared until it is done; and the elements of the lists that it
-// changes, as each may be an entry of an index (maxEntries).
+// in bytes, as all are held and compared until it is done; and the elements of the lists and
+// indexed fields that it changes, as each may be an entry of an index (maxEntries).
 const (
 	maxCommitBytes    = 4 << 20
 	maxCommitElements = maxEntries / 2 * 3
@@ -274,11 +274,11 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			} else {
 				made++
 				if several {
-					elements += changedElements(m.key, o.before, w)
+					elements += changedElements(m.t, m.key, o.before, w)
 				}
 			}
 			if elements > maxCommitElements {
-				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", maxCommitElements)
+				return nil, fault.BadInput("input.changes: the lists and fields with @index that are changed have more than %d elements together, those before and after counted, and long ones more; nothing was written: send several commits", maxCommitElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
@@ -351,12 +351,16 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 }
 
 // changedElements returns the number of elements of the lists in the fields that a write
-// changes, before and after: each may be an entry of an index, and counts as entries says.
-func changedElements(key string, before *driver.Version, w *driver.Write) (n int) {
+// changes, and of indexed fields without lists, before and after: each may be an entry of an index, and
+// counts as entries says.
+func changedElements(t *record.Type, key string, before *driver.Version, w *driver.Write) (n int) {
 	count := func(data []byte) {
 		rawjson.Members(data, func(name []byte, start, end int) bool {
 			if slices.ContainsFunc(w.Changed, func(c string) bool { return rawjson.Is(name, c) }) {
 				elements, _ := rawjson.Lists(data[start:end])
+				if i := t.Object.StoredAs(rawjson.View(name)); elements == 0 && i >= 0 && t.Object.Fields[i].Indexed {
+					elements = 1
+				}
 				n += entries(elements, key, end-start)
 			}
 			return true
