@@ -156,12 +156,23 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 		from, to = to, from
 	}
 	// Each version has a change or more, the one of the place and one behind the page too.
+	var kept *driver.Version // the last that was counted: several changes have the same
+	var full error
 	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c record.Change, e entry) bool {
+		if e.version != kept {
+			if full = l.store.keep(ctx, e.version.Size()+besideVersion); full != nil {
+				return false
+			}
+			kept = e.version
+		}
 		items = append(items, changeItem{l.store.byCollection[e.version.Collection], c, e, func() string {
 			return string(appendCursor(nil, hash, l.seen, at.At, at.Collection, at.Key, at.Number, int64(at.index)))
 		}})
 		return len(items) <= p.limit
 	})
+	if full != nil {
+		return nil, false, nil, &fault.Error{Code: fault.CodeQueryTooComplex, Message: full.Error()}
+	}
 	if err == nil {
 		err = l.complete(ctx, p, from)
 	}

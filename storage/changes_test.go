@@ -175,7 +175,8 @@ func TestTheNewestChangesSince(t *testing.T) {
 	}
 }
 
-// What is told of in diffs and changes counts as memory of its operation, and is refused with it.
+// What is told of in diffs and changes, and the versions of a page of history, count as memory of
+// their operation, and are refused with it.
 func TestDetailsTakeMemory(t *testing.T) {
 	kept, most := 0, 1<<30
 	e := newEnv(t, storage.WithMemory(func(_ context.Context, bytes int) error {
@@ -195,6 +196,16 @@ func TestDetailsTakeMemory(t *testing.T) {
 	if err := diff(); err != nil || kept < 100*500 || kept > 100*1000 {
 		t.Errorf("%d bytes for 100 changes: %v", kept, err)
 	}
+	versions := func() error {
+		kept = 0
+		_, err := e.store.Versions(e.begin(), e.get("a").Document, &storage.VersionsArgs{})
+		return err
+	}
+	if err := versions(); err != nil || kept < 2*len(members(0, 50)) {
+		t.Errorf("%d bytes for two versions: %v", kept, err)
+	}
 	most = 50 * 500
 	wantError(t, diff(), fault.CodeQueryTooComplex, "too much in memory")
+	most = len(members(0, 50))
+	wantError(t, versions(), fault.CodeQueryTooComplex, "too much in memory")
 }

@@ -254,7 +254,7 @@ const (
 	// epochSlack is the number of ended entries that an epoch may hold in any case.
 	epochSlack = 1000
 	// copyStep is how many entries that continue a transaction copies before a cut, or as many
-	// as it ends, but five times as many at most: some milliseconds, or a tenth of a second.
+	// as it ends, but twice as many at most: some milliseconds, or a tenth of a second.
 	copyStep = 2000
 )
 
@@ -367,7 +367,7 @@ func (w *writer) cut(coll *collection, ix *index) error {
 		copied = `INSERT OR IGNORE INTO past(epoch, value, key, since, until, document)
 			SELECT ?4, value, key, since, 9223372036854775807, document` + next
 	)
-	last, err := w.prepare(`SELECT value, key`+next+` ORDER BY value, key LIMIT 1 OFFSET ?4`, ix.id, ix.copied.value, ix.copied.key, max(w.store.opts.copyStep, min(ix.ended, 5*w.store.opts.copyStep))-1)
+	last, err := w.prepare(`SELECT value, key`+next+` ORDER BY value, key LIMIT 1 OFFSET ?4`, ix.id, ix.copied.value, ix.copied.key, max(w.store.opts.copyStep, min(ix.ended, 2*w.store.opts.copyStep))-1)
 	if err != nil {
 		return err
 	}
