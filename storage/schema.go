@@ -67,7 +67,7 @@ func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
 	key := schemaKey(s.schema.number)
 	var before schemaNote
 	if _, err := readOwn(ctx, s.all, schemaCollection, currentSchema, &before); err == nil && before.Schema != "" && before.Schema != key {
-		s.log.WarnContext(ctx, "the store was opened with another schema before: asof schema diff "+before.Schema+" says what has changed since, and which documents cannot be read any more")
+		s.log.WarnContext(ctx, "the store was opened with another schema before: asof schema diff, with its number, says what has changed since, and which documents cannot be read any more", "number", before.Schema)
 	}
 	for {
 		err := s.noteSchema(ctx, key, schemaNote{SDL: sdl})

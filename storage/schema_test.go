@@ -20,7 +20,7 @@ func TestAnotherSchemaIsLogged(t *testing.T) {
 	}{{"one", false}, {"one", false}, {"two", true}, {"two", false}} {
 		log.Reset()
 		e.under(c.sdl, fixtureTypes(), storage.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-		want := fmt.Sprintf("asof schema diff %08x says", storage.SchemaNumber("one"))
+		want := fmt.Sprintf("number=%08x", storage.SchemaNumber("one"))
 		if warns := strings.Contains(log.String(), want); warns != c.warns {
 			t.Errorf("%s: %s", c.sdl, &log)
 		}
