@@ -309,7 +309,7 @@ func TestArgumentsCountForEachElement(t *testing.T) {
 
 // What an answer has of a text is counted as it is written: six bytes for a control character.
 func TestTextsCountAsJSON(t *testing.T) {
-	p := serve(t)
+	p := serve(t, "--max-execution=1m") // the race detector makes it slow
 	created := p.query(t, `mutation {createTag(input: {key: "t", data: {name: "n", description: "`+strings.Repeat(`\u0001`, 10_000)+`"}}) {__typename}}`)
 	if !strings.Contains(created.body, "Success") {
 		t.Fatal(created.body)
