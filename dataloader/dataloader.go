@@ -259,9 +259,9 @@ func (l *Levels) want(places []Place, t *record.Type, at driver.Instant, pinned 
 			if l.loaded >= MaxDocs {
 				return places, l.Follow(MaxFollowed + 1)
 			}
-			l.loaded += weight(string(key))
 			n = len(c.keys)
 			c.keys = append(c.keys, string(key))
+			l.loaded += weight(c.keys[n])
 			c.places[c.keys[n]] = n
 		}
 		places = append(places, Place{c, n})

@@ -171,7 +171,7 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 		return len(items) <= p.limit
 	})
 	if full != nil {
-		return nil, false, nil, &fault.Error{Code: fault.CodeQueryTooComplex, Message: full.Error()}
+		return nil, false, nil, full
 	}
 	if err == nil {
 		err = l.complete(ctx, p, from)

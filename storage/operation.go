@@ -133,10 +133,7 @@ func (s *Store) detail(ctx context.Context, n int) error {
 		return fault.Errorf(fault.CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
 			"ask for fewer documents or fewer fields", s.limits.Details)
 	}
-	if err := s.keep(ctx, n*detailBytes); err != nil {
-		return &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
-	}
-	return nil
+	return s.keep(ctx, n*detailBytes)
 }
 
 // reached records an instant that the operation committed at, or shows.

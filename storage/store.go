@@ -27,6 +27,7 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
 )
 
@@ -99,7 +100,14 @@ func WithSpent(spent func(ctx context.Context, share float64) bool) Option {
 
 // WithMemory sets how bytes are counted that the context's operation keeps, and refused.
 func WithMemory(keep func(ctx context.Context, bytes int) error) Option {
-	return func(s *Store) { s.keep = keep }
+	return func(s *Store) {
+		s.keep = func(ctx context.Context, bytes int) error {
+			if err := keep(ctx, bytes); err != nil {
+				return &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
+			}
+			return nil
+		}
+	}
 }
 
 // WithMigrations sets how documents that were written under earlier schemas are read, by the names of

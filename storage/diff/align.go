@@ -5,9 +5,9 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"unsafe"
 
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // Edit is one step of the way from one list to another: an element that is in
@@ -63,10 +63,10 @@ func intern(old, now [][]byte) (a, b []int32) {
 		out := make([]int32, len(elems))
 		for i, e := range elems {
 			composite := e[0] == '{' || e[0] == '['
-			key := unsafe.String(unsafe.SliceData(e), len(e)) // lists are not changed while they are compared
+			key := rawjson.View(e) // lists are not changed while they are compared
 			if composite {
 				text = appendCanonical(text[:0], e, 0)
-				key = unsafe.String(unsafe.SliceData(text), len(text))
+				key = rawjson.View(text)
 			}
 			n, ok := numbers[key]
 			if !ok {

@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
@@ -192,7 +191,7 @@ func Members(object []byte) []Member {
 	rawjson.Members(object, func(name []byte, start, end int) bool {
 		m := Member{Value: object[start:end:end]}
 		if bytes.IndexByte(name, '\\') < 0 {
-			m.Name = unsafe.String(unsafe.SliceData(name), len(name))
+			m.Name = rawjson.View(name)
 		} else {
 			m.Name = rawjson.Name(name)
 		}

@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // Query implements driver.Engine.
@@ -279,7 +280,7 @@ func (r *run) place(c *candidate, at row) {
 		c.key, c.number = at.kept.Key, at.kept.Number
 	} else {
 		c.number = at.s.ColumnInt64(colNumber)
-		c.key = unsafeString(r.c.raw(at.s, colKey))
+		c.key = rawjson.View(r.c.raw(at.s, colKey))
 	}
 }
 

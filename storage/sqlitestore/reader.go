@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 	"unique"
-	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // conn is a connection that reads rows with few allocations: statements are
@@ -89,7 +89,7 @@ func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
 	}
 	var found []string
 	size := len("{}")
-	gjson.Parse(unsafeString(c.raw(s, col))).ForEach(func(key, value gjson.Result) bool {
+	gjson.Parse(rawjson.View(c.raw(s, col))).ForEach(func(key, value gjson.Result) bool {
 		if slices.Contains(fields, key.Str) {
 			found = append(found, key.Raw, value.Raw)
 			size += len(key.Raw) + len(":,") + len(value.Raw)
@@ -112,7 +112,7 @@ func (c *conn) interned(s *sqlite.Stmt, col int) string {
 	if len(b) > maxInternedBytes {
 		return string(b)
 	}
-	return unique.Make(unsafeString(b)).Value() // which is a copy
+	return unique.Make(rawjson.View(b)).Value() // which is a copy
 }
 
 // changed returns the list in a column, without an allocation if it was seen
@@ -313,10 +313,6 @@ func (p *pool) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// unsafeString views bytes as a string; both must stay unchanged while it is
-// in use.
-func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // read calls f with a connection that sees one snapshot. After a large load it first has
 // the indexes of versions made.

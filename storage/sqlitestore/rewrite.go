@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -162,7 +163,7 @@ func (l *intervals) next(at int64, values [][][]byte) {
 	}
 	for i, values := range values {
 		for value, n := range l.open[i] {
-			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
+			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(rawjson.View(b), value) }); !ok {
 				l.entries[i][n].until = at
 				delete(l.open[i], value)
 			}

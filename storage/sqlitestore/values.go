@@ -104,14 +104,14 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 		}
 	case driver.KindInt:
 		if isNumber(raw) {
-			n, err := strconv.ParseInt(unsafeString(raw), 10, 64)
+			n, err := strconv.ParseInt(rawjson.View(raw), 10, 64)
 			if ok = err == nil; ok {
 				dst = appendInt(dst, n)
 			}
 		}
 	case driver.KindFloat:
 		if isNumber(raw) {
-			f, err := strconv.ParseFloat(unsafeString(raw), 64)
+			f, err := strconv.ParseFloat(rawjson.View(raw), 64)
 			if ok = err == nil; ok {
 				dst = appendFloat(dst, f)
 			}
@@ -142,7 +142,7 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 		if raw[0] == '"' {
 			text = unquoted(raw)
 		} else if isNumber(raw) {
-			text = unsafeString(raw)
+			text = rawjson.View(raw)
 		}
 		dst, ok = appendDecimal(dst, text)
 	case driver.KindObject: // not compared
@@ -238,7 +238,7 @@ func isNumber(raw []byte) bool {
 // unquoted decodes a JSON string; the result may share memory with it.
 func unquoted(raw []byte) string {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return unsafeString(inner)
+		return rawjson.View(inner)
 	}
 	return gjson.ParseBytes(raw).Str
 }

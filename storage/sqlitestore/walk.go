@@ -9,6 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // indexEntry is an entry of an index as of the query's instant. Value and key
@@ -208,7 +209,7 @@ func (r *run) selectEach(a access, f visit) error {
 			if seen != nil {
 				seen[e.doc] = true
 			}
-			return r.document(a.ix, e.doc, unsafeString(e.key), f)
+			return r.document(a.ix, e.doc, rawjson.View(e.key), f)
 		}); err != nil {
 			return err
 		}
@@ -324,7 +325,7 @@ type orderedWalk struct {
 
 // take adds the document of an entry to the page.
 func (w *orderedWalk) take(e indexEntry) (bool, error) {
-	return w.examine(e.doc, unsafeString(e.key), w.visit)
+	return w.examine(e.doc, rawjson.View(e.key), w.visit)
 }
 
 // examine calls f with the document of an entry, and reports whether the walk goes on.
