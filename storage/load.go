@@ -183,7 +183,7 @@ func (s *Store) tooLarge(t *record.Type, key string, doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
-	if t != nil && len(doc) > maxIndexed {
+	if t != nil && len(doc) > maxEntries/3 { // two bytes are one element, which counts as five at most
 		all := 0
 		for _, f := range t.Fields {
 			if !f.Indexed {
@@ -218,7 +218,7 @@ const (
 	maxIndexed = 4 << 10
 	// maxEntries is how many elements the lists of a document may have that are in indexes, as entries
 	// counts them: in one of millions of entries, each takes 25 to 55 µs of processor time to be replaced.
-	maxEntries = 6_000
+	maxEntries = 3_000
 )
 
 // entries is how many entries of an index the elements of a list count as, which has so many bytes:

@@ -85,7 +85,7 @@ type limitFlags struct {
 	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
 	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter; at least 256MB. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take; at most 15m." default:"30s"`
-	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"600ms"`
+	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"500ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16, or one for each 96 MB of --max-memory if these are fewer." placeholder:"N"`
 }
