@@ -120,6 +120,7 @@ func (w *writer) flushEntries() error {
 	p := &w.pending
 	slices.SortFunc(p.closing, compareChanges)
 	slices.SortFunc(p.ended, compareChanges)
+	ended := int64(0)
 	for _, c := range p.closing {
 		found, err := w.remove(&c)
 		if err != nil {
@@ -129,7 +130,7 @@ func (w *writer) flushEntries() error {
 			return internalf("%s %q: the index on %v has no entry for the last version; run a check", c.st.coll.name, c.st.key, c.ix.decl.Path)
 		}
 		c.ix.live--
-		c.ix.ended++
+		ended += sizeOf(len(c.value), len(c.st.key))
 		if err := w.endOpen(c); err != nil {
 			return err
 		}
@@ -158,6 +159,7 @@ func (w *writer) flushEntries() error {
 		}
 	}
 	p.reset()
+	w.copies = max(w.store.opts.copyStep, min(ended, 2*w.store.opts.copyStep))
 	return w.flushIndexes()
 }
 
@@ -198,7 +200,6 @@ func (w *writer) flushIndex(coll *collection, ix *index) error {
 	if err := w.cut(coll, ix); err != nil {
 		return err
 	}
-	ix.ended = 0
 	if _, err := w.integer(`UPDATE indexes SET live = ?2 WHERE id = ?1`, ix.id, ix.live); err != nil {
 		return err
 	}
@@ -253,10 +254,13 @@ func compareChanges(a, b change) int {
 const (
 	// epochSlack is the number of ended entries that an epoch may hold in any case.
 	epochSlack = 1000
-	// copyStep is how many entries that continue a transaction copies before a cut, or as many
-	// as it ends, but twice as many at most: some milliseconds, or a tenth of a second.
+	// copyStep is how many entries that continue a transaction copies before cuts, by sizeOf, or
+	// as many as it ends, but twice as many at most: some milliseconds, or a tenth of a second.
 	copyStep = 2000
 )
+
+// sizeOf is how many entries one counts as that is copied, with a value and a key of so many bytes.
+func sizeOf(value, key int) int64 { return 1 + int64(value+key)/256 }
 
 const beginning = int64(math.MinInt64)
 
@@ -362,22 +366,30 @@ func (w *writer) cut(coll *collection, ix *index) error {
 		}
 		ix.copying, ix.copied = true, bound{value: []byte{}} // before all entries
 	}
+	if w.copies <= 0 {
+		return nil // another index is copied first
+	}
 	const (
 		next   = ` FROM entries WHERE idx = ?1 AND (value, key) > (?2, ?3)`
 		copied = `INSERT OR IGNORE INTO past(epoch, value, key, since, until, document)
 			SELECT ?4, value, key, since, 9223372036854775807, document` + next
 	)
-	last, err := w.prepare(`SELECT value, key`+next+` ORDER BY value, key LIMIT 1 OFFSET ?4`, ix.id, ix.copied.value, ix.copied.key, max(w.store.opts.copyStep, min(ix.ended, 2*w.store.opts.copyStep))-1)
+	entries, err := w.prepare(`SELECT value, key`+next+` ORDER BY value, key`, ix.id, ix.copied.value, ix.copied.key)
 	if err != nil {
 		return err
 	}
-	row, err := last.Step()
-	to := bound{value: w.bytes(last, 0), key: last.ColumnText(1)}
-	if err := finish(last, err); err != nil {
+	more := true
+	for more && err == nil && w.copies > 0 {
+		if more, err = entries.Step(); more {
+			w.copies -= sizeOf(entries.ColumnLen(0), entries.ColumnLen(1))
+		}
+	}
+	to := bound{value: w.bytes(entries, 0), key: entries.ColumnText(1)}
+	if err := finish(entries, err); err != nil {
 		return err
 	}
 	e.dirty = true
-	if row {
+	if more {
 		_, err = w.integer(copied+` AND (value, key) <= (?5, ?6)`, ix.id, ix.copied.value, ix.copied.key, e.id, to.value, to.key)
 		e.base += int64(w.Changes())
 		ix.copied = to

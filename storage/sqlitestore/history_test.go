@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
@@ -154,10 +155,18 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	}
 }
 
-// Before an epoch of many entries is cut, each commit copies few of them. What is copied is not
-// seen twice, is rewritten with the rest, and is not copied again after the store was closed.
+// Before an epoch of many entries is cut, each commit copies few of them, of all indexes together, and
+// fewer where they are long. What is copied is not seen twice, is rewritten with the rest, and is not
+// copied again after the store was closed.
 func TestCutsAreSpreadOverCommits(t *testing.T) {
-	const docs, step, rounds = 200, 10, 5
+	for _, long := range []int{0, 500} {
+		t.Run(fmt.Sprint(long), func(t *testing.T) { cutsAreSpreadOverCommits(t, long) })
+	}
+}
+
+func cutsAreSpreadOverCommits(t *testing.T, long int) {
+	const docs, step, rounds = 200, 30, 5
+	keyOf := func(d int) string { return benchKey(d) + strings.Repeat("k", long) }
 	path := filepath.Join(t.TempDir(), "asof.db")
 	reopen := func() *Store {
 		s, err := open(t.Context(), path, Options{Collections: benchDeclared(), Sync: SyncOff, epochSlack: 2, copyStep: step})
@@ -172,7 +181,7 @@ func TestCutsAreSpreadOverCommits(t *testing.T) {
 	for i := range rounds * docs {
 		d, number := i%docs, int64(i/docs)
 		v, err := driver.CommitOne(t.Context(), s, &driver.Write{
-			ID: fmt.Sprint(i), Collection: benchCollection, Key: benchKey(d), Expected: number, Op: driver.OpUpdate, Data: benchData(d, i, i),
+			ID: fmt.Sprint(i), Collection: benchCollection, Key: keyOf(d), Expected: number, Op: driver.OpUpdate, Data: benchData(d, i, i),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +197,7 @@ func TestCutsAreSpreadOverCommits(t *testing.T) {
 		has, err := c.integer(`SELECT count(*) FROM past`)
 		s.readers.release(c)
 		indexes := int64(len(s.byName[benchCollection].indexes))
-		if most := indexes * (step + 2); err != nil || has > had+most {
+		if most := step/sizeOf(0, long) + 1 + 2*indexes; err != nil || has > had+most {
 			t.Fatalf("a commit added %d entries of the past, %v; want at most %d", has-had, err, most)
 		}
 		had = has
@@ -196,7 +205,7 @@ func TestCutsAreSpreadOverCommits(t *testing.T) {
 			continue
 		}
 		copied = true // from here on
-		if err := s.Rewrite(t.Context(), benchCollection, benchKey(docs-1), []driver.Version{{Number: number - 1, Op: driver.OpUpdate, Data: benchData(docs-1, 7, 7)}}); err != nil {
+		if err := s.Rewrite(t.Context(), benchCollection, keyOf(docs-1), []driver.Version{{Number: number - 1, Op: driver.OpUpdate, Data: benchData(docs-1, 7, 7)}}); err != nil {
 			t.Error(err)
 		}
 		for range 2 {

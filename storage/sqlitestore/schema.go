@@ -309,7 +309,7 @@ func (s *Store) reload(c *conn) error {
 			return err
 		}
 		for _, ix := range coll.indexes {
-			ix.dirty, ix.copying, ix.ended = false, false, 0
+			ix.dirty, ix.copying = false, false
 			if ix.live, err = c.integer(`SELECT live FROM indexes WHERE id = ?1`, ix.id); err != nil {
 				return err
 			}
@@ -429,7 +429,6 @@ type index struct {
 	live   int64
 	epochs []epoch // by start; the last one is open
 	dirty  bool
-	ended  int64 // entries that the running transaction ends
 	// Before the open epoch is cut: the entries that continue are copied, as far as this.
 	copying bool
 	copied  bound

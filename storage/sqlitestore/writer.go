@@ -26,6 +26,7 @@ type writer struct {
 	added   []loadedVersion // by Load, see flushAdded
 	values  valueBuffer
 	changes int64 // rows that were changed up to the last commit
+	copies  int64 // how much the transaction may still copy of entries that continue, by sizeOf
 	// For Stats.
 	writes, commits atomic.Int64
 
