@@ -146,6 +146,28 @@ func (s *Store) checkMeta(ctx context.Context, report func(string)) error {
 	return err
 }
 
+// decodeClock returns what a command about the document answers.
+func decodeClock(raw bson.Raw, err error) (*clockState, error) {
+	if err != nil {
+		return nil, err
+	}
+	state := new(clockState)
+	err = bson.Unmarshal(raw, state)
+	latest := max(state.Last, state.Acked)
+	for _, e := range state.Flights {
+		latest = max(latest, e.From)
+	}
+	if err == nil && latest > driver.LastInstant {
+		err = fmt.Errorf("it says %s, which no time can be", latest)
+	}
+	if err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable,
+			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
+			clockID, metaName, err)
+	}
+	return state, nil
+}
+
 // clockProblem says what is wrong with the clock document; "": nothing. An instant in it that
 // is far ahead of the database's clock is one that the clock has shown: from then on it was
 // right again, or never before.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -19,10 +18,9 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// clock hands out the times of commits and the instants to read at, such that nothing
-// commits at or before an instant that was handed out, by any server on the database,
-// whichever process or machine was stopped, and for however long. The servers agree by
-// one document, clockState (see docs/mongodb.md, "Clocks"):
+// clock hands out the times of commits and the instants to read at, such that nothing commits at or before an
+// instant that was handed out, by any server on the database, whichever process or machine was stopped, and for
+// however long. The servers agree by one document, clockState (see docs/mongodb.md, "Clocks"):
 //
 //   - A commit is registered in an entry before it is sent, at a time after last. The
 //     database refuses it later than entry.Ms after entry.Since, by its own clock.
@@ -31,8 +29,7 @@ import (
 //   - The only server has a lease: an entry that it renews, under which it takes times and
 //     instants from memory. It ends the lease when it finds another one in Servers.
 //
-// Local clocks are followed within a bound of the database's, and decide nothing else but
-// when to ask it.
+// Local clocks are followed within a bound of the database's, and decide nothing else but when to ask it.
 type clock struct {
 	meta     *mongo.Collection
 	id       string // of this server; the names of its entries begin with it
@@ -83,8 +80,6 @@ type clockEntry struct {
 	begun time.Duration  // before the change that made or renewed it; of this server's
 }
 
-const clockID = "clock"
-
 // life is how long the database may run what is sent under an entry.
 func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
 
@@ -115,17 +110,15 @@ type timing struct {
 var usual = timing{life: time.Second, skew: maxAhead, renew: 500 * time.Millisecond}
 
 const (
-	// maxAhead is how far an instant may be ahead of the database's clock, but for the one that
-	// follows the last.
+	clockID = "clock" // of its document
+	// maxAhead is how far an instant may be ahead of the database's clock, but for the one that follows the last.
 	maxAhead = 500 * time.Millisecond
-	// longestLife bounds the life of a write, unless that of the first attempt is a large
-	// part of it, and how long one command on the clock document may take.
+	// longestLife bounds how long a command on the clock document may take, and the life of a write, unless that
+	// of the first attempt is a large part of it.
 	longestLife = 10 * time.Second
 	// ackWait is how long a commit waits for others in flight before it, so that readers need not.
-	ackWait = 50 * time.Millisecond
-	// The pauses between two rounds.
-	firstWait = time.Millisecond
-	lastWait  = 50 * time.Millisecond
+	ackWait             = 50 * time.Millisecond
+	firstWait, lastWait = time.Millisecond, 50 * time.Millisecond // between two rounds
 )
 
 var (
@@ -138,9 +131,6 @@ var (
 func sendable(life time.Duration) time.Duration { return life * 3 / 2 }
 
 func msOf(life time.Duration) int64 { return (sendable(life) + life).Milliseconds() + 1 }
-
-func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
-func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
 
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
@@ -220,9 +210,8 @@ func (c *clock) observe(state *clockState) {
 	}
 }
 
-// until makes rounds until a condition holds, which is called with the lock held and the number
-// of rounds that did not fail. It fails when the context ends, or a round fails for a reason that
-// another attempt meets again.
+// until makes rounds until a condition holds, which is called with the lock held and the number of rounds that did
+// not fail. It fails when the context ends, or a round fails for a reason that another attempt meets again.
 func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int) bool) error {
 	var reason error
 	for made, wait := 0, time.Duration(0); ; wait = min(2*wait+firstWait, lastWait) {
@@ -250,9 +239,8 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 	}
 }
 
-// begin returns a flight at a time greater than after and all that were handed out
-// before, which the database may run for life. The caller calls end when nothing of it can
-// be carried out any more.
+// begin returns a flight at a time greater than after and all that were handed out before, which the database may
+// run for life. The caller calls end when nothing of it can be carried out any more.
 func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
 	f := &flight{at: driver.Forever, run: life}
 	c.mu.Lock()
@@ -282,8 +270,7 @@ func (c *clock) end(flights ...*flight) {
 	}
 }
 
-// awaitEnd waits until the database's own clock says that nothing of some flights can be
-// carried out any more.
+// awaitEnd waits until the database's own clock says that nothing of some flights can be carried out any more.
 func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	end := driver.Instant(0)
 	for _, f := range flights {
@@ -313,8 +300,7 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	})
 }
 
-// instant returns one to read at: not before any acknowledged commit, and such that none
-// before it is in flight.
+// instant returns one to read at: not before any acknowledged commit, and such that none before it is in flight.
 func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
 		known := rounds > 0 && c.state.Lease == ""
@@ -341,20 +327,20 @@ func (c *clock) latest(ctx context.Context, enough driver.Instant) (at driver.In
 // before it can still appear. It is CodeInvalid where the instant is in the future.
 func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 	present, err := c.latest(ctx, at)
-	if err == nil && at > present {
-		err = invalidf("%s is in the future; the store's clock says %s", at, present)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case at > present:
+		return invalidf("%s is in the future; the store's clock says %s", at, present)
 	}
 	err = c.until(ctx, &c.edits, func(int) bool {
 		c.last, c.renew = max(c.last, at), true
 		return c.leased() && at <= c.top(c.lease) || c.state.Lease == "" && at <= c.state.Last
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.until(ctx, &c.looks, func(int) bool { return at <= c.stable() })
 	}
-	return c.until(ctx, &c.looks, func(int) bool { return at <= c.stable() })
+	return err
 }
 
 // check returns why the last change of the document failed; nil where it was not needed.
@@ -365,28 +351,6 @@ func (c *clock) check() error {
 }
 
 func disagreement(err error) error { return wrap(err, "agreeing with other servers on the time") }
-
-// decodeClock returns what a command about the document answers.
-func decodeClock(raw bson.Raw, err error) (*clockState, error) {
-	if err != nil {
-		return nil, err
-	}
-	state := new(clockState)
-	err = bson.Unmarshal(raw, state)
-	latest := max(state.Last, state.Acked)
-	for _, e := range state.Flights {
-		latest = max(latest, e.From)
-	}
-	if err == nil && latest > driver.LastInstant {
-		err = fmt.Errorf("it says %s, which no time can be", latest)
-	}
-	if err != nil {
-		return nil, driver.Errorf(driver.CodeUnavailable,
-			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
-			clockID, metaName, err)
-	}
-	return state, nil
-}
 
 // changes are those of one update of the clock document, by operator.
 type changes map[string]bson.D
@@ -575,8 +539,7 @@ func (c *clock) evict(ctx context.Context) {
 	}
 }
 
-// open makes this server one of those on the database. known is the time of the last
-// version. Then run has to run.
+// open makes this server one of those on the database. known is the time of the last version. Then run has to run.
 func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
 	if err != nil && !mongo.IsDuplicateKeyError(err) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/tidwall/gjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -134,6 +135,9 @@ func readInstant(dst *driver.Instant, v bson.RawValue) bool {
 	*dst = driver.Instant(i)
 	return ok
 }
+
+func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
+func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
 
 func readData(v bson.RawValue) ([]byte, bool) {
 	const lengths = 4 + 1 // the length before and the NUL after
