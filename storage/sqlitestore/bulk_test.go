@@ -2,11 +2,15 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -167,5 +171,80 @@ func TestReadBesideALargeLoad(t *testing.T) {
 	}
 	if !s.bulk.Load() {
 		t.Error("there are indexes: this test shows nothing")
+	}
+}
+
+// The versions of an imported group are found by an index, also in a file that was made without it; other groups
+// are found as they were before.
+func TestGroupsAreFoundByAnIndex(t *testing.T) {
+	const timed = "01890a5d-ac96-774b-bcce-b302099a8057"
+	groups := []string{"", "release", "3f786850e387550fdab836ed7e6dc881de23001b", "ünïcödé-1234-7", timed, "12345678-1234-7", "12345678-12347"}
+	path := filepath.Join(t.TempDir(), "asof.db")
+	s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "a"}, {Name: "b"}}, Sync: SyncOff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vs []driver.Version
+	for i := range 300 {
+		vs = append(vs, driver.Version{Collection: "ab"[i%2 : i%2+1], Key: fmt.Sprint(i % 7), RecordedAt: driver.Instant(i + 1), Op: driver.OpImport, Group: groups[i%len(groups)], Data: []byte(`{}`)})
+	}
+	if _, err := s.Load(t.Context(), vs); err != nil {
+		t.Fatal(err)
+	}
+	look := func() {
+		t.Helper()
+		for i, group := range append(groups, "none") {
+			for _, backward := range []bool{false, true} {
+				q := &driver.LogQuery{Backward: backward, From: 20, To: 250, Hints: driver.Hints{Groups: []string{group}}}
+				var got, want []driver.Instant
+				for v, err := range s.Log(t.Context(), q) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, v.RecordedAt)
+				}
+				for at := q.From; at < q.To; at++ {
+					if int(at-1)%len(groups) == i {
+						want = append(want, at)
+					}
+				}
+				if backward {
+					slices.Reverse(want)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("versions of the group %q, backward %v: at %v, want %v", group, backward, got, want)
+				}
+				plan := ""
+				if err := s.read(t.Context(), func(c *conn) error {
+					p, err := c.Prepare("EXPLAIN QUERY PLAN " + newStream(s, q, s.byName["a"]).query())
+					if err != nil {
+						return err
+					}
+					return c.rows(p, func(p *sqlite.Stmt) error {
+						plan += p.ColumnText(3) + "\n"
+						return nil
+					})
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if by, want := strings.Contains(plan, "versions_group"), slices.Contains([]string{"release", groups[2], "12345678-12347", "none"}, group); by != want || strings.Contains(plan, "TEMP B-TREE") {
+					t.Errorf("the group %q is looked for so:\n%s", group, plan)
+				}
+			}
+		}
+	}
+	look()
+	if err := s.writer.submit(&request{ctx: t.Context(), run: func() error { return s.writer.exec("DROP INDEX versions_group") }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "a"}, {Name: "b"}}, Sync: SyncOff}); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

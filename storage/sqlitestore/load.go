@@ -226,7 +226,7 @@ func (w *writer) beginBulk(versions int) error {
 		return nil
 	}
 	w.store.bulk.Store(true)
-	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log"} {
+	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log", "DROP INDEX versions_group"} {
 		if err := w.exec(query); err != nil {
 			return err
 		}
@@ -294,10 +294,12 @@ func (s *Store) versions() (n int64) {
 	return n
 }
 
-// findBulk sets bulk if the indexes do not exist, because the program was killed in
-// a large load. They are created as after a load, so that opening takes no longer.
+// findBulk sets bulk if not all indexes exist, because the program was killed in a large load, or an
+// earlier one made the file. They are created as after a load, so that opening takes no longer. What is
+// only inspected needs no index of groups.
 func (w *writer) findBulk() error {
-	n, err := w.integer(`SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name IN ('versions_at', 'versions_log')`)
-	w.store.bulk.Store(n < int64(len(versionIndexes)))
+	missing, err := w.integer(`SELECT count(*) FROM (VALUES('versions_at'), ('versions_log'), ('versions_group')) WHERE column1 NOT IN (SELECT name FROM sqlite_schema)
+		AND NOT (?1 AND column1 = 'versions_group')`, w.store.opts.Inspect)
+	w.store.bulk.Store(missing > 0)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"unicode"
 
 	"zombiezen.com/go/sqlite"
 
@@ -236,6 +237,7 @@ const (
 	logOfDocument  = `SELECT ` + versionColumns
 
 	ofCollection = ` FROM versions v WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
+	ofGroup      = ofCollection + ` AND v.grp = ?7 AND ` + untimed
 	ofDocument   = ` FROM versions v WHERE v.id >= ?2 AND v.id < ?4`
 )
 
@@ -258,7 +260,23 @@ func (st *stream) query() string {
 	case st.q.Backward:
 		order = ` ORDER BY v.at DESC, v.key DESC LIMIT ?6 + 0`
 	}
+	if st.group() != "" {
+		of = ofGroup
+	}
 	return columns + of + order
+}
+
+// group is the one whose versions the index of groups has all of; "" where other versions are wanted.
+func (st *stream) group() string {
+	if len(st.q.Hints.Groups) != 1 || st.doc != 0 {
+		return ""
+	}
+	g := st.q.Hints.Groups[0]
+	ascii := !strings.ContainsFunc(g, func(r rune) bool { return r > unicode.MaxASCII })
+	if timed := len(g) > 14 && g[8] == '-' && g[13] == '-' && g[14] == '7'; timed || !ascii {
+		return "" // not in the index, or a character may have several bytes
+	}
+	return g
 }
 
 // read reads a batch.
@@ -276,6 +294,9 @@ func (st *stream) read(c *conn) error {
 		s.BindText(3, st.from.key)
 		s.BindInt64(4, int64(st.to.at))
 		s.BindText(5, st.to.key)
+		if group := st.group(); group != "" {
+			s.BindText(7, group)
+		}
 	}
 	s.BindInt64(6, int64(st.batch))
 	var first, before, last *driver.Version

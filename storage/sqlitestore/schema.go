@@ -118,11 +118,16 @@ CREATE TABLE past(
 `
 
 // versionIndexes creates the indexes of table versions: a document's version at an
-// instant, and the order of commits.
+// instant, the order of commits, and that of the groups whose ids do not tell their time.
 var versionIndexes = [...]string{
 	`CREATE UNIQUE INDEX IF NOT EXISTS versions_at ON versions(document, at)`,
 	`CREATE INDEX IF NOT EXISTS versions_log ON versions(collection, at, key)`,
+	`CREATE INDEX IF NOT EXISTS versions_group ON versions(collection, grp, at, key) WHERE ` + untimed,
 }
+
+// untimed is the condition of the groups that are no UUID of version 7, which those are that asof
+// makes: imported ones.
+const untimed = `grp <> '' AND grp NOT GLOB '????????-????-7*'`
 
 // Columns that a row of documents and a row of versions have in common, in
 // the same order, so that one function reads both. The position of each:
