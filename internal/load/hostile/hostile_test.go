@@ -32,7 +32,7 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := newBench(t.Context(), Config{
-		Memory: 512 << 20, Length: 700 * time.Millisecond, Rounds: 1, Quantile: .5, Slack: 20,
+		Memory: 512 << 20, Length: 400 * time.Millisecond, Rounds: 1, Quantile: .5, Slack: 20,
 		Only: func(string) bool { return true }, Self: []string{self, "hostile"},
 	})
 	if err != nil {
