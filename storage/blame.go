@@ -39,7 +39,12 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 			return []*FieldBlame{}, err
 		}
 	}
-	b, err := newBlame(d.t, state.Data, fields, func() error { return s.detail(ctx, 1) })
+	b, err := newBlame(d.t, state.Data, fields, func(leaf bool) error {
+		if leaf {
+			return s.detail(ctx, 1)
+		}
+		return s.keep(ctx, trackedBytes)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +112,9 @@ func (f *trackedField) explain(v *driver.Version) {
 	f.tree.explain(v)
 }
 
-// newBlame calls leaf for each leaf that is to be explained, and returns its error.
-func newBlame(t *record.Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
+// newBlame calls part for each part of a value that is looked at, which may be a leaf that is to be
+// explained, and returns its error.
+func newBlame(t *record.Type, state []byte, names []string, part func(leaf bool) error) (_ *blame, err error) {
 	b := &blame{t: t}
 	at := record.Index(t.Object, state)
 	for i := range t.Object.Fields {
@@ -119,7 +125,7 @@ func newBlame(t *record.Type, state []byte, names []string, leaf func() error) (
 		}
 		shown, _ := rawjson.HideErased(raw)
 		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: shown}}
-		if tf.tree, err = track(tf.entry, tf.entry.Path, raw, leaf); err != nil {
+		if tf.tree, err = track(tf.entry, []byte(tf.entry.Path), raw, part); err != nil {
 			return nil, err
 		}
 		b.fields = append(b.fields, tf)
@@ -182,15 +188,18 @@ type tracked struct {
 	open    int // leaves that are not explained
 }
 
+// trackedBytes is what one takes, about, that is not a leaf.
+const trackedBytes = 112
+
 // track builds the tree of a value. The field's own entry is the leaf of a
-// value that has no parts.
-func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*tracked, error) {
+// value that has no parts. Behind its path, what has room there is written.
+func track(field *FieldBlame, path, raw []byte, part func(leaf bool) error) (*tracked, error) {
 	n := &tracked{}
-	whole := diff.Whole(path, raw)
+	whole := diff.Whole(rawjson.View(path), raw)
 	switch {
 	case raw[0] == '{' && len(raw) > 2 && !whole:
 		for _, m := range diff.Members(raw) {
-			child, err := track(field, diff.Join(path, m.Name), m.Value, leaf)
+			child, err := track(field, diff.Append(path, m.Name), m.Value, part)
 			if err != nil {
 				return nil, err
 			}
@@ -198,10 +207,10 @@ func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*trac
 			n.members = append(n.members, child)
 			n.open += child.open
 		}
-		return n, nil
+		return n, part(false)
 	case raw[0] == '[' && len(raw) > 2 && !whole:
 		for i, e := range diff.Elements(raw) {
-			child, err := track(field, path+"/"+strconv.Itoa(i), e, leaf)
+			child, err := track(field, strconv.AppendInt(append(path, '/'), int64(i), 10), e, part)
 			if err != nil {
 				return nil, err
 			}
@@ -209,14 +218,14 @@ func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*trac
 			n.elems = append(n.elems, child)
 			n.open += child.open
 		}
-		return n, nil
-	case path == field.Path:
+		return n, part(false)
+	case len(path) == len(field.Path):
 		n.leaf, n.open = field, 1
 	default:
 		shown, _ := rawjson.HideErased(raw)
-		n.leaf, n.open = &FieldBlame{Path: path, Field: field.Field, Value: shown}, 1
+		n.leaf, n.open = &FieldBlame{Path: string(path), Field: field.Field, Value: shown}, 1
 	}
-	return n, leaf()
+	return n, part(true)
 }
 
 // explain sets the version of every leaf that has none.

@@ -204,6 +204,15 @@ func TestDetailsTakeMemory(t *testing.T) {
 	if err := versions(); err != nil || kept < 2*len(members(0, 50)) {
 		t.Errorf("%d bytes for two versions: %v", kept, err)
 	}
+	blame := func() error {
+		kept = 0
+		_, err := e.store.Blame(e.begin(), e.get("deep").Document, nil)
+		return err
+	}
+	e.load("software", "deep", fmt.Sprintf(`{"name":"n","commit_history":%s1%s}`, strings.Repeat(`{"":`, 25), strings.Repeat("}", 25)))
+	if err := blame(); err != nil || kept < 25*100 || kept > 25*200 {
+		t.Errorf("%d bytes for the blame of a value in 25 others: %v", kept, err)
+	}
 	most = 50 * 500
 	wantError(t, diff(), fault.CodeQueryTooComplex, "too much in memory")
 	most = len(members(0, 50))

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -183,7 +184,7 @@ func (s *Store) tooLarge(t *record.Type, key string, doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
-	if t != nil && len(doc) > maxEntries/3 { // two bytes are one element, which counts as five at most
+	if t != nil && (len(doc) > maxIndexed || 5*bytes.Count(doc, []byte(",")) >= maxEntries-5) { // with the longest key one counts as five
 		all := 0
 		for _, f := range t.Fields {
 			if !f.Indexed {
@@ -217,8 +218,9 @@ const (
 	// values to compare them.
 	maxIndexed = 4 << 10
 	// maxEntries is how many elements the lists of a document may have that are in indexes, as entries
-	// counts them: in one of millions of entries, each takes 25 to 55 µs of processor time to be replaced.
-	maxEntries = 3_000
+	// counts them: in one of millions of entries, each takes 25 to 55 µs of processor time to be replaced, and
+	// up to 200 µs between long ones.
+	maxEntries = 1_000
 )
 
 // entries is how many entries of an index the elements of a list count as, which has so many bytes:

@@ -24,7 +24,7 @@ const mergeAttempts = 10
 // indexed fields that it changes, as each may be an entry of an index (maxEntries).
 const (
 	maxCommitBytes    = 4 << 20
-	maxCommitElements = maxEntries / 2 * 3
+	maxCommitElements = 2 * maxEntries // one document may have all of its own replaced
 )
 
 // outcome is what a write came to.

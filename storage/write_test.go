@@ -418,8 +418,8 @@ func TestLongKeysCountInIndexes(t *testing.T) {
 		_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: key, Data: object{"name": "P", "tags": slices.Repeat([]any{"a"}, tags)}})
 		return err
 	}
-	wantError(t, create(601), fault.CodeBadUserInput, "the lists with @index would have 3005 elements together, those counted more that are long with the key; at most 3000 are allowed")
-	if err := create(600); err != nil {
+	wantError(t, create(201), fault.CodeBadUserInput, "the lists with @index would have 1005 elements together, those counted more that are long with the key; at most 1000 are allowed")
+	if err := create(200); err != nil {
 		t.Error(err)
 	}
 }

@@ -223,11 +223,16 @@ func Elements(list []byte) [][]byte {
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Join appends a member name to a JSON Pointer.
-func Join(path, name string) string {
+func Join(path, name string) string { return path + "/" + escaped(name) }
+
+// Append appends a member name to a JSON Pointer that is being put together.
+func Append(path []byte, name string) []byte { return append(append(path, '/'), escaped(name)...) }
+
+func escaped(name string) string {
 	if strings.ContainsAny(name, "~/") {
-		name = pointerEscapes.Replace(name)
+		return pointerEscapes.Replace(name)
 	}
-	return path + "/" + name
+	return name
 }
 
 // Split returns the names and indexes that a JSON Pointer is made of.
