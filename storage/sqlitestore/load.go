@@ -226,7 +226,8 @@ func (w *writer) beginBulk(versions int) error {
 		return nil
 	}
 	w.store.bulk.Store(true)
-	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log", "DROP INDEX versions_group"} {
+	w.grouped = false
+	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log", "DROP INDEX IF EXISTS versions_group"} {
 		if err := w.exec(query); err != nil {
 			return err
 		}
@@ -248,20 +249,38 @@ func (w *writer) endBulk() error {
 	if !w.store.bulk.Load() {
 		return nil
 	}
+	err := w.makeIndexes(versionIndexes...)
+	if err == nil {
+		w.store.bulk.Store(false)
+	}
+	return err
+}
+
+// indexGroups creates the index of groups if it does not exist. The writer calls it when it is idle.
+func (w *writer) indexGroups() error {
+	if w.grouped {
+		return nil
+	}
+	err := w.makeIndexes(groupIndex)
+	w.grouped = err == nil
+	return err
+}
+
+// makeIndexes creates indexes, as soon as the last try is over for a time if it failed.
+func (w *writer) makeIndexes(queries ...string) error {
 	if w.bulkFailed != nil && w.store.opts.Clock().Sub(w.bulkTried).Abs() < bulkPause {
 		return w.bulkFailed
 	}
 	// The rows may not fit in memory.
-	err := w.makeIndexes("FILE")
+	err := w.sortIndexes("FILE", queries)
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultFull:
 		if w.store.versions() <= sortedInMemory {
-			err = w.makeIndexes("MEMORY") // there may be no room for temporary files
+			err = w.sortIndexes("MEMORY", queries) // there may be no room for temporary files
 		}
 	default:
 	}
 	if err == nil {
-		w.store.bulk.Store(false)
 		w.store.checkpoints.wrote(w.store.opts.softLog)
 	}
 	// SQLite's caches have one limit together: the pages that the writer has beyond its own would take all of the readers'.
@@ -270,15 +289,15 @@ func (w *writer) endBulk() error {
 	return err
 }
 
-// makeIndexes creates the missing indexes, each in its own transaction, and sorts
+// sortIndexes creates the missing ones of some indexes, each in its own transaction, and sorts
 // in temporary files or in memory.
-func (w *writer) makeIndexes(temporary string) error {
+func (w *writer) sortIndexes(temporary string, queries []string) error {
 	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -sortCache)} {
 		if err := w.exec(query); err != nil {
 			return err
 		}
 	}
-	for _, query := range versionIndexes {
+	for _, query := range queries {
 		if err := w.transaction(func() error { return w.exec(query) }); err != nil {
 			return err
 		}
@@ -294,12 +313,15 @@ func (s *Store) versions() (n int64) {
 	return n
 }
 
-// findBulk sets bulk if not all indexes exist, because the program was killed in a large load, or an
-// earlier one made the file. They are created as after a load, so that opening takes no longer. What is
-// only inspected needs no index of groups.
+// findBulk sets bulk if the indexes do not exist, because the program was killed in
+// a large load. They are created as after a load, so that opening takes no longer.
 func (w *writer) findBulk() error {
-	missing, err := w.integer(`SELECT count(*) FROM (VALUES('versions_at'), ('versions_log'), ('versions_group')) WHERE column1 NOT IN (SELECT name FROM sqlite_schema)
-		AND NOT (?1 AND column1 = 'versions_group')`, w.store.opts.Inspect)
-	w.store.bulk.Store(missing > 0)
+	n, err := w.integer(`SELECT count(*) FROM sqlite_schema WHERE name IN ('versions_at', 'versions_log')`)
+	if err != nil {
+		return err
+	}
+	w.store.bulk.Store(n < int64(len(versionIndexes)))
+	n, err = w.integer(`SELECT count(*) FROM sqlite_schema WHERE name = 'versions_group'`)
+	w.grouped = n > 0
 	return err
 }

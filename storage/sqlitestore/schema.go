@@ -118,12 +118,15 @@ CREATE TABLE past(
 `
 
 // versionIndexes creates the indexes of table versions: a document's version at an
-// instant, the order of commits, and that of the groups whose ids do not tell their time.
-var versionIndexes = [...]string{
+// instant, and the order of commits.
+var versionIndexes = []string{
 	`CREATE UNIQUE INDEX IF NOT EXISTS versions_at ON versions(document, at)`,
 	`CREATE INDEX IF NOT EXISTS versions_log ON versions(collection, at, key)`,
-	`CREATE INDEX IF NOT EXISTS versions_group ON versions(collection, grp, at, key) WHERE ` + untimed,
 }
+
+// groupIndex creates the index of the groups whose ids do not tell their time. Until it is there, they
+// are looked for in the log.
+const groupIndex = `CREATE INDEX IF NOT EXISTS versions_group ON versions(collection, grp, at, key) WHERE ` + untimed
 
 // untimed is the condition of the groups that are no UUID of version 7, which those are that asof
 // makes: imported ones.
@@ -187,7 +190,7 @@ func (c *conn) createSchema() error {
 	if err != nil || version != 0 {
 		return err
 	}
-	script := append([]string{schema}, versionIndexes[:]...)
+	script := append([]string{schema, groupIndex}, versionIndexes...)
 	script = append(script, pragma("application_id", applicationID), pragma("user_version", formatVersion))
 	return sqlitex.ExecuteScript(c.Conn, strings.Join(script, ";\n"), nil)
 }

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type writer struct {
 
 	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
 	bulkTried  time.Time // the time of bulkFailed
+	grouped    bool      // the index of groups exists
 
 	stale bool // the counters could not be read again after a failed write
 }
@@ -113,7 +115,7 @@ const idleTime = 2 * time.Second
 func (w *writer) wait() *request {
 	idle := time.NewTimer(w.store.opts.idleTime)
 	defer idle.Stop()
-	if _, ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
+	if _, ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() && w.grouped {
 		idle.Stop()
 	}
 	for {
@@ -124,7 +126,7 @@ func (w *writer) wait() *request {
 			return w.queued()
 		case <-idle.C:
 		}
-		if err := w.endBulk(); err != nil {
+		if err := cmp.Or(w.endBulk(), w.indexGroups()); err != nil {
 			w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
 		} else if w.cutOversized() {
 			select { // first
