@@ -125,7 +125,7 @@ func newBlame(t *record.Type, state []byte, names []string, part func(leaf bool)
 		}
 		shown, _ := rawjson.HideErased(raw)
 		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: shown}}
-		if tf.tree, err = track(tf.entry, []byte(tf.entry.Path), raw, part); err != nil {
+		if tf.tree, err = track(tf.entry, diff.Room(tf.entry.Path), raw, part); err != nil {
 			return nil, err
 		}
 		b.fields = append(b.fields, tf)

@@ -48,31 +48,51 @@ type Change struct {
 // Values yields the changes between two values, as far as they are wanted. Nil stands
 // for a value that is not there. Paths begin with the given one.
 func Values(path string, old, now []byte) iter.Seq[Change] {
-	return func(yield func(Change) bool) { visitor(yield).values(path, old, now) }
+	return func(yield func(Change) bool) {
+		if alikeInKind(old, now) {
+			visitor(yield).values(Room(path), old, now)
+		} else if c, changed := asWhole(old, now); changed {
+			c.Path = path
+			yield(c)
+		}
+	}
+}
+
+// alikeInKind reports whether both values are objects, or lists.
+func alikeInKind(old, now []byte) bool {
+	return old != nil && now != nil && old[0] == now[0] && (old[0] == '{' || old[0] == '[')
+}
+
+// asWhole is the change, without its path, between values that are not compared by their parts.
+func asWhole(old, now []byte) (c Change, changed bool) {
+	switch {
+	case old == nil && now == nil:
+		return c, false
+	case old == nil:
+		return Change{Op: Add, New: now}, true
+	case now == nil:
+		return Change{Op: Remove, Old: old}, true
+	}
+	return Change{Op: Replace, Old: old, New: now}, !normal.Equal(old, now)
 }
 
 // visitor is given one change after the other; it returns false for the last one that
-// is wanted. So do its methods.
+// is wanted. So do its methods, which write what is below a path behind it.
 type visitor func(Change) bool
 
-func (visit visitor) values(path string, old, now []byte) bool {
-	switch {
-	case old == nil && now == nil:
-		return true
-	case old == nil:
-		return visit(Change{Path: path, Op: Add, New: now})
-	case now == nil:
-		return visit(Change{Path: path, Op: Remove, Old: old})
-	case bytes.Equal(old, now):
-		return true
-	case old[0] == '{' && now[0] == '{' && !Whole(path, old, now):
-		return visit.objects(path, old, now)
-	case old[0] == '[' && now[0] == '[' && !Whole(path, old, now):
+func (visit visitor) values(path, old, now []byte) bool {
+	if alikeInKind(old, now) && !bytes.Equal(old, now) && !Whole(rawjson.View(path), old, now) {
+		if old[0] == '{' {
+			return visit.objects(path, old, now)
+		}
 		return visit.lists(path, old, now)
-	case normal.Equal(old, now):
+	}
+	c, changed := asWhole(old, now)
+	if !changed {
 		return true
 	}
-	return visit(Change{Path: path, Op: Replace, Old: old, New: now})
+	c.Path = string(path)
+	return visit(c)
 }
 
 // maxPath and maxNesting bound the paths, in bytes and in steps, below which
@@ -110,7 +130,7 @@ func Whole(path string, values ...[]byte) bool {
 	})
 }
 
-func (visit visitor) objects(path string, old, now []byte) bool {
+func (visit visitor) objects(path, old, now []byte) bool {
 	before, after := Members(old), Members(now)
 	for len(before) > 0 || len(after) > 0 {
 		order := 0
@@ -125,14 +145,14 @@ func (visit visitor) objects(path string, old, now []byte) bool {
 		more := true
 		switch {
 		case order < 0:
-			more = visit.values(Join(path, before[0].Name), before[0].Value, nil)
+			more = visit.values(Append(path, before[0].Name), before[0].Value, nil)
 			before = before[1:]
 		case order > 0:
-			more = visit.values(Join(path, after[0].Name), nil, after[0].Value)
+			more = visit.values(Append(path, after[0].Name), nil, after[0].Value)
 			after = after[1:]
 		default:
 			if !bytes.Equal(before[0].Value, after[0].Value) {
-				more = visit.values(Join(path, before[0].Name), before[0].Value, after[0].Value)
+				more = visit.values(Append(path, before[0].Name), before[0].Value, after[0].Value)
 			}
 			before, after = before[1:], after[1:]
 		}
@@ -143,23 +163,23 @@ func (visit visitor) objects(path string, old, now []byte) bool {
 	return true
 }
 
-func (visit visitor) lists(path string, old, now []byte) bool {
+func (visit visitor) lists(path, old, now []byte) bool {
 	before, after := Elements(old), Elements(now)
 	i, more := 0, true
-	here := func() string { return path + "/" + strconv.Itoa(i) }
+	here := func() []byte { return strconv.AppendInt(append(path, '/'), int64(i), 10) }
 	for e := range Align(before, after) {
 		switch {
 		case e.New < 0:
-			if !visit(Change{Path: here(), Op: Remove, Old: before[e.Old]}) {
+			if !visit(Change{Path: string(here()), Op: Remove, Old: before[e.Old]}) {
 				return false
 			}
 			continue
 		case e.Old < 0:
-			more = visit(Change{Path: here(), Op: Add, New: after[e.New]})
+			more = visit(Change{Path: string(here()), Op: Add, New: after[e.New]})
 		case e.Alike:
 			more = visit.values(here(), before[e.Old], after[e.New])
 		case !normal.Equal(before[e.Old], after[e.New]):
-			more = visit(Change{Path: here(), Op: Replace, Old: before[e.Old], New: after[e.New]})
+			more = visit(Change{Path: string(here()), Op: Replace, Old: before[e.Old], New: after[e.New]})
 		}
 		if !more {
 			return false
@@ -224,6 +244,10 @@ var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Join appends a member name to a JSON Pointer.
 func Join(path, name string) string { return path + "/" + escaped(name) }
+
+// Room returns a JSON Pointer with room for those of values that are not compared as a whole, so that
+// Append takes no memory for each.
+func Room(path string) []byte { return append(make([]byte, 0, 2*maxPath), path...) }
 
 // Append appends a member name to a JSON Pointer that is being put together.
 func Append(path []byte, name string) []byte { return append(append(path, '/'), escaped(name)...) }
