@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -71,7 +70,8 @@ func (w *writer) tryCommit(batch []*request) error {
 	})
 }
 
-// apply writes the versions of a request, or none and sets its error.
+// apply writes the versions of a request, or none and sets its error. All are compared before the first
+// is written: a savepoint would keep every page that is changed in memory. An error is of the transaction.
 func (w *writer) apply(r *request) error {
 	r.versions, r.err = nil, nil
 	ids := make([][]byte, len(r.writes))
@@ -81,48 +81,35 @@ func (w *writer) apply(r *request) error {
 	if before, err := w.repeated(r, ids); before || err != nil {
 		return err
 	}
-	several := len(r.writes) > 1
-	if several {
-		if err := w.exec("SAVEPOINT several"); err != nil {
-			return err
-		}
-	}
-	at := w.store.clock.Next()
-	made, lost := make([]*state, len(r.writes)), []driver.Conflict(nil)
-	r.versions = make([]*driver.Version, len(r.writes))
+	states, lost := make([]*state, len(r.writes)), []driver.Conflict(nil)
 	for i := range r.writes {
 		in := &r.writes[i]
-		st, v, err := w.writeOne(in, at, ids[i])
-		switch {
-		case err != nil && driver.CodeOf(err) == driver.CodeInvalid:
-			r.err = err
-		case err != nil:
+		st, err := w.state(w.store.byName[in.Collection], in.Key)
+		if err != nil {
 			return err
-		case v == nil && in.Compare && st.matches(in.Expected):
-		case v == nil:
-			lost = append(lost, driver.Conflict{Collection: in.Collection, Key: in.Key, Expected: in.Expected, Actual: st.number})
-		default:
-			made[i], r.versions[i] = st, v
+		}
+		if states[i] = st; !st.matches(in.Expected) {
+			lost = append(lost, st.conflict(in))
 		}
 	}
-	if r.err == nil && lost != nil {
+	if lost != nil {
 		r.err = &driver.ConflictError{Lost: lost}
-	}
-	if r.err != nil {
-		r.versions = nil
-		if several {
-			return cmp.Or(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
-		}
 		return nil
 	}
-	for i, v := range r.versions {
-		if v != nil {
-			made[i].stored, made[i].seal, made[i].made = true, v.Seal, v
-			w.setCurrent(made[i], v.Number, v)
+	at := w.store.clock.Next()
+	r.versions = make([]*driver.Version, len(r.writes))
+	for i, st := range states {
+		in := &r.writes[i]
+		if in.Compare {
+			continue
 		}
-	}
-	if several {
-		return w.exec("RELEASE several")
+		v, err := w.writeOne(st, in, at, ids[i])
+		if err != nil {
+			return err
+		}
+		r.versions[i] = v
+		st.stored, st.seal, st.made = true, v.Seal, v
+		w.setCurrent(st, v.Number, v)
 	}
 	return nil
 }
@@ -159,46 +146,41 @@ func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
 	return true, nil
 }
 
-// writeOne writes one version. It returns no version, and writes nothing, if the
-// current version is not the expected one, or if the write only compares. The state is
-// unchanged.
-func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*state, *driver.Version, error) {
-	st, err := w.state(w.store.byName[in.Collection], in.Key)
-	if err != nil || in.Compare {
-		return st, nil, err
-	}
+// writeOne writes the next version of a document. The state is unchanged.
+func (w *writer) writeOne(st *state, in *driver.Write, at driver.Instant, id []byte) (*driver.Version, error) {
 	v := &driver.Version{
 		Collection: in.Collection, Key: in.Key, Number: st.number + 1, RecordedAt: at, SupersededAt: driver.Forever,
 		Op: in.Op, Deleted: in.Deleted, Author: in.Author, Message: in.Message, Group: in.Group,
 		Changed: slices.Clone(in.Changed), Data: bytes.Clone(in.Data),
 	}
 	if v.Number > maxNumber {
-		return nil, nil, invalidf("%s %q has %d versions, the most that this store can hold of one document", v.Collection, v.Key, st.number)
+		return nil, invalidf("%s %q has %d versions, the most that this store can hold of one document", v.Collection, v.Key, st.number)
 	}
 	expected := in.Expected
 	if expected == 0 && st.deleted {
 		expected = st.number // of the tombstone
 	}
-	// The database compares: a row changes only where its number is the
-	// expected one, and there is a new row only where there is none.
-	if st.stored != (expected != 0) {
-		return st, nil, nil
-	}
 	if st.id == 0 {
+		var err error
 		if st.id, err = w.newDocument(st.coll); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	v.Seal = seal.New(st.seal, v, in.Schema)
+	// The database compares: a row changes only where its number is the
+	// expected one, and there is a new row only where there is none.
 	won, err := w.writeDocument(st, v, v.Number, expected, v.Seal)
-	if err != nil || !won {
-		return st, nil, err
+	if err == nil && !won {
+		err = &driver.ConflictError{Lost: []driver.Conflict{st.conflict(in)}}
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := w.writeVersion(st, v, v.Number, v.Seal); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	_, err = w.integer(`INSERT INTO writes(id, version) VALUES(?1, ?2)`, id, st.id.version(v.Number))
-	return st, v, err
+	return v, err
 }
 
 // newDocument takes the next sequence number of a collection. If the document is not stored
@@ -277,6 +259,10 @@ const (
 // matches reports whether the last version is the expected one, see driver.Write.
 func (st *state) matches(expected int64) bool {
 	return st.number == expected || expected == 0 && st.deleted
+}
+
+func (st *state) conflict(in *driver.Write) driver.Conflict {
+	return driver.Conflict{Collection: in.Collection, Key: in.Key, Expected: in.Expected, Actual: st.number}
 }
 
 // state returns a document's state, from the cache or from the file.
