@@ -119,6 +119,9 @@ func Whole(path string, values ...[]byte) bool {
 		if len(v) < 2*MaxElements || len(v) > maxBytes {
 			return len(v) > maxBytes || rawjson.Erased(v)
 		}
+		if bytes.Count(v, []byte(",")) < MaxElements { // quicker than to look for its own parts
+			return false
+		}
 		n := 0
 		more := func() bool { n++; return n <= MaxElements }
 		if v[0] == '[' {
@@ -195,20 +198,22 @@ type Member struct {
 	Value []byte
 }
 
-// longValue is the length from which on the parts of a value are counted before there is
-// a list of them.
-const longValue = 4 << 10
+// The parts of a value of longValue bytes are counted before there is a list of more than fewParts.
+const (
+	longValue = 4 << 10
+	fewParts  = 16
+)
 
 // Members returns the members of an object, sorted by name. They are parts of it.
 func Members(object []byte) []Member {
 	var out []Member
-	if len(object) >= longValue {
-		n := 0
-		rawjson.Members(object, func([]byte, int, int) bool { n++; return true })
-		out = make([]Member, 0, n)
-	}
 	sorted := true
 	rawjson.Members(object, func(name []byte, start, end int) bool {
+		if len(out) == fewParts && len(object) >= longValue {
+			n := 0
+			rawjson.Members(object, func([]byte, int, int) bool { n++; return true })
+			out = slices.Grow(out, n-fewParts)
+		}
 		m := Member{Value: object[start:end:end]}
 		if bytes.IndexByte(name, '\\') < 0 {
 			m.Name = rawjson.View(name)
@@ -228,12 +233,12 @@ func Members(object []byte) []Member {
 // Elements returns the elements of a list, which are parts of it.
 func Elements(list []byte) [][]byte {
 	var out [][]byte
-	if len(list) >= longValue {
-		n := 0
-		rawjson.Elements(list, func(int, int) bool { n++; return true })
-		out = make([][]byte, 0, n)
-	}
 	rawjson.Elements(list, func(start, end int) bool {
+		if len(out) == fewParts && len(list) >= longValue {
+			n := 0
+			rawjson.Elements(list, func(int, int) bool { n++; return true })
+			out = slices.Grow(out, n-fewParts)
+		}
 		out = append(out, list[start:end:end])
 		return true
 	})

@@ -53,6 +53,9 @@ func stringEnd(b []byte, i int) int {
 		if slashes%2 == 0 {
 			return i
 		}
+		for i < len(b)-1 && b[i] == '\\' { // one escape after the other
+			i += 2
+		}
 	}
 	return -1
 }
