@@ -309,7 +309,7 @@ func TestCommitRefuses(t *testing.T) {
 		changes []given
 		parts   []string
 	}{
-		{large, []string{"input.changes: the documents have more than 4194304 bytes together"}},
+		{large, []string{"input.changes: the documents have more than 3145728 bytes together"}},
 		{nil, []string{"input.changes: a commit has at least one change"}},
 		{many, []string{"input.changes: 10000 changes are given; a commit has at most 1000"}},
 		{long, []string{"input.changes: the lists and fields with @index that are changed have more than 2000 elements together"}},
@@ -331,7 +331,7 @@ func TestCommitRefuses(t *testing.T) {
 	_, err = storage.Commit(e.begin(), e.store, storage.CommitInput[given]{Changes: []given{ok}, Message: ptr(strings.Repeat("x", 17<<10))})
 	wantError(t, err, fault.CodeBadUserInput, "input.message")
 	_, err = storage.Commit(e.begin(), e.store, storage.CommitInput[given]{Changes: many[:300], Message: ptr(strings.Repeat("x", 16<<10))})
-	wantError(t, err, fault.CodeBadUserInput, "input.changes: the documents have more than 4194304 bytes together", "and the message with each")
+	wantError(t, err, fault.CodeBadUserInput, "input.changes: the documents have more than 3145728 bytes together", "and the message with each")
 	if after := must(e.engine.Stats(t.Context()))(t); after.Versions != before.Versions {
 		t.Errorf("%d versions, before %d", after.Versions, before.Versions)
 	}

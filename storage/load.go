@@ -184,7 +184,7 @@ func (s *Store) tooLarge(t *record.Type, key string, doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
-	if t != nil && (len(doc) > maxIndexed || 5*bytes.Count(doc, []byte(",")) >= maxEntries-5) { // with the longest key one counts as five
+	if t != nil && (len(doc) > maxIndexed || 5*(bytes.Count(doc, []byte(","))+1)+maxIndexed/128 > maxEntries) { // with the longest key one counts as five
 		all := 0
 		for _, f := range t.Fields {
 			if !f.Indexed {

@@ -20,10 +20,9 @@ import (
 const mergeAttempts = 10
 
 // What a commit of several may have together: its documents, before and after it, and its messages,
-// in bytes, as all are held and compared until it is done; and the elements of the lists and
-// indexed fields that it changes, as each may be an entry of an index (maxEntries).
+// in bytes, as all are held and compared until it is done; and what it changes, as changedElements counts.
 const (
-	maxCommitBytes    = 4 << 20
+	maxCommitBytes    = 3 << 20
 	maxCommitElements = 2 * maxEntries // one document may have all of its own replaced
 )
 
@@ -350,18 +349,18 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	return outs, nil
 }
 
-// changedElements returns the number of elements of the lists in the fields that a write
-// changes, and of indexed fields without lists, before and after: each may be an entry of an index, and
-// counts as entries says.
+// changedElements returns how much the fields count that a write changes, before and after: values that are
+// indexed, as entries says; four elements of other lists, which are compared, as one.
 func changedElements(t *record.Type, key string, before *driver.Version, w *driver.Write) (n int) {
 	count := func(data []byte) {
 		rawjson.Members(data, func(name []byte, start, end int) bool {
 			if slices.ContainsFunc(w.Changed, func(c string) bool { return rawjson.Is(name, c) }) {
 				elements, _ := rawjson.Lists(data[start:end])
-				if i := t.Object.StoredAs(rawjson.View(name)); elements == 0 && i >= 0 && t.Object.Fields[i].Indexed {
-					elements = 1
+				if i := t.Object.StoredAs(rawjson.View(name)); i >= 0 && t.Object.Fields[i].Indexed {
+					n += entries(max(elements, 1), key, end-start)
+				} else {
+					n += elements / 4
 				}
-				n += entries(elements, key, end-start)
 			}
 			return true
 		})

@@ -182,13 +182,21 @@ func (w *writer) remove(c *change) (bool, error) {
 
 // flushIndexes cuts epochs that are too large and writes the counters of all indexes.
 func (w *writer) flushIndexes() error {
-	for _, coll := range w.store.collections {
-		for _, ix := range coll.indexes {
-			if err := w.flushIndex(coll, ix); err != nil {
-				return err
+	place := 0
+	for _, late := range []bool{false, true} { // from another one each time, so that each is copied
+		place = 0
+		for _, coll := range w.store.collections {
+			for _, ix := range coll.indexes {
+				if place++; place <= w.first != late {
+					continue
+				}
+				if err := w.flushIndex(coll, ix); err != nil {
+					return err
+				}
 			}
 		}
 	}
+	w.first = (w.first + 1) % max(place, 1)
 	return nil
 }
 
@@ -359,15 +367,15 @@ func (w *writer) endOpen(c change) error {
 // cut closes the open epoch of an index if it is too large, once all entries that continue
 // are copied into it. It copies some of them.
 func (w *writer) cut(coll *collection, ix *index) error {
+	if w.copies <= 0 {
+		return nil // other indexes come first
+	}
 	e := &ix.epochs[len(ix.epochs)-1]
 	if !ix.copying {
 		if e.closed <= max(w.store.opts.epochSlack, ix.live) {
 			return nil
 		}
 		ix.copying, ix.copied = true, bound{value: []byte{}} // before all entries
-	}
-	if w.copies <= 0 {
-		return nil // another index is copied first
 	}
 	const (
 		next   = ` FROM entries WHERE idx = ?1 AND (value, key) > (?2, ?3)`

@@ -226,7 +226,8 @@ func (w *writer) beginBulk(versions int) error {
 		return nil
 	}
 	w.store.bulk.Store(true)
-	w.grouped = false
+	w.store.grouped.Store(false)
+	w.grouping = true
 	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log", "DROP INDEX IF EXISTS versions_group"} {
 		if err := w.exec(query); err != nil {
 			return err
@@ -249,28 +250,37 @@ func (w *writer) endBulk() error {
 	if !w.store.bulk.Load() {
 		return nil
 	}
+	if w.bulkFailed != nil && w.store.opts.Clock().Sub(w.bulkTried).Abs() < bulkPause {
+		return w.bulkFailed
+	}
 	err := w.makeIndexes(versionIndexes...)
 	if err == nil {
 		w.store.bulk.Store(false)
 	}
+	w.bulkFailed, w.bulkTried = err, w.store.opts.Clock()
 	return err
 }
 
-// indexGroups creates the index of groups if it does not exist. The writer calls it when it is idle.
-func (w *writer) indexGroups() error {
-	if w.grouped {
-		return nil
+// mostGrouped is how many versions there are at most where the index of groups is made: no other write
+// is made meanwhile, for some 4 s.
+const mostGrouped = 1_000_000
+
+// indexGroups creates the index of groups if it is to be made, and tries it once. The writer calls it
+// when it is idle.
+func (w *writer) indexGroups() {
+	if !w.grouping || w.store.versions() > mostGrouped {
+		return
 	}
+	w.grouping = false
 	err := w.makeIndexes(groupIndex)
-	w.grouped = err == nil
-	return err
+	w.store.grouped.Store(err == nil)
+	if err != nil {
+		w.store.log.Warn("the index of imported change groups was not made; they are looked for in the whole history until the store is opened again", "store", w.store.path, "error", err)
+	}
 }
 
-// makeIndexes creates indexes, as soon as the last try is over for a time if it failed.
+// makeIndexes creates the missing ones of some indexes.
 func (w *writer) makeIndexes(queries ...string) error {
-	if w.bulkFailed != nil && w.store.opts.Clock().Sub(w.bulkTried).Abs() < bulkPause {
-		return w.bulkFailed
-	}
 	// The rows may not fit in memory.
 	err := w.sortIndexes("FILE", queries)
 	switch sqlite.ErrCode(err).ToPrimary() {
@@ -284,13 +294,10 @@ func (w *writer) makeIndexes(queries ...string) error {
 		w.store.checkpoints.wrote(w.store.opts.softLog)
 	}
 	// SQLite's caches have one limit together: the pages that the writer has beyond its own would take all of the readers'.
-	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)), w.exec("PRAGMA shrink_memory"))
-	w.bulkFailed, w.bulkTried = err, w.store.opts.Clock()
-	return err
+	return errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)), w.exec("PRAGMA shrink_memory"))
 }
 
-// sortIndexes creates the missing ones of some indexes, each in its own transaction, and sorts
-// in temporary files or in memory.
+// sortIndexes creates each in its own transaction, and sorts in temporary files or in memory.
 func (w *writer) sortIndexes(temporary string, queries []string) error {
 	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -sortCache)} {
 		if err := w.exec(query); err != nil {
@@ -322,6 +329,7 @@ func (w *writer) findBulk() error {
 	}
 	w.store.bulk.Store(n < int64(len(versionIndexes)))
 	n, err = w.integer(`SELECT count(*) FROM sqlite_schema WHERE name = 'versions_group'`)
-	w.grouped = n > 0
+	w.store.grouped.Store(n > 0)
+	w.grouping = n == 0 && !w.store.opts.Inspect
 	return err
 }

@@ -241,8 +241,8 @@ const (
 	ofDocument   = ` FROM versions v WHERE v.id >= ?2 AND v.id < ?4`
 )
 
-// query is the statement of a batch. Its limit is given with + 0, as in countOf.
-func (st *stream) query() string {
+// query is the statement of a batch, of the versions of a group where it is not empty. Its limit is given with + 0, as in countOf.
+func (st *stream) query(group string) string {
 	columns, of, order := logRows, ofCollection, ` ORDER BY v.at, v.key LIMIT ?6 + 0`
 	switch {
 	case st.doc != 0 && noData(st.q):
@@ -260,15 +260,16 @@ func (st *stream) query() string {
 	case st.q.Backward:
 		order = ` ORDER BY v.at DESC, v.key DESC LIMIT ?6 + 0`
 	}
-	if st.group() != "" {
+	if group != "" {
 		of = ofGroup
 	}
 	return columns + of + order
 }
 
-// group is the one whose versions the index of groups has all of; "" where other versions are wanted.
-func (st *stream) group() string {
-	if len(st.q.Hints.Groups) != 1 || st.doc != 0 {
+// inIndex is the group whose versions the index of groups has all of; "" where other versions are wanted, or
+// it is not there: a condition of the statement alone would look at all versions before it returned.
+func (st *stream) inIndex() string {
+	if len(st.q.Hints.Groups) != 1 || st.doc != 0 || !st.store.grouped.Load() {
 		return ""
 	}
 	g := st.q.Hints.Groups[0]
@@ -281,7 +282,8 @@ func (st *stream) group() string {
 
 // read reads a batch.
 func (st *stream) read(c *conn) error {
-	s, err := c.Prepare(st.query())
+	group := st.inIndex()
+	s, err := c.Prepare(st.query(group))
 	if err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (st *stream) read(c *conn) error {
 		s.BindText(3, st.from.key)
 		s.BindInt64(4, int64(st.to.at))
 		s.BindText(5, st.to.key)
-		if group := st.group(); group != "" {
+		if group != "" {
 			s.BindText(7, group)
 		}
 	}

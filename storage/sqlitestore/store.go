@@ -124,6 +124,7 @@ type Store struct {
 	readers     *pool
 	checkpoints *checkpointer
 	bulk        bulk
+	grouped     atomic.Bool // the index of groups exists
 	cached      *versionCache
 	loaded      atomic.Int64 // the instant of the last load
 	frozen      bool         // opened for inspection with an empty log: the file does not change while it is open

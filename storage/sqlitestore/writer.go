@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -27,13 +26,14 @@ type writer struct {
 	added   []loadedVersion // by Load, see flushAdded
 	values  valueBuffer
 	changes int64 // rows that were changed up to the last commit
+	first   int   // the index that is flushed first
 	copies  int64 // how much the transaction may still copy of entries that continue, by sizeOf
 	// For Stats.
 	writes, commits atomic.Int64
 
 	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
 	bulkTried  time.Time // the time of bulkFailed
-	grouped    bool      // the index of groups exists
+	grouping   bool      // the index of groups is to be made
 
 	stale bool // the counters could not be read again after a failed write
 }
@@ -115,7 +115,7 @@ const idleTime = 2 * time.Second
 func (w *writer) wait() *request {
 	idle := time.NewTimer(w.store.opts.idleTime)
 	defer idle.Stop()
-	if _, ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() && w.grouped {
+	if _, ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() && !w.grouping {
 		idle.Stop()
 	}
 	for {
@@ -126,7 +126,8 @@ func (w *writer) wait() *request {
 			return w.queued()
 		case <-idle.C:
 		}
-		if err := cmp.Or(w.endBulk(), w.indexGroups()); err != nil {
+		w.indexGroups()
+		if err := w.endBulk(); err != nil {
 			w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
 		} else if w.cutOversized() {
 			select { // first

@@ -134,7 +134,7 @@ func TestCost(t *testing.T) {
 // What a document took to be read counts for what its operation has in memory, but never for more
 // than half of that.
 func TestDocumentCountsAsMemory(t *testing.T) {
-	limits := Limits{Cost: 1 << 30, Tokens: 10_000, Read: 3 << 20, Answer: 2 << 20}.withDefaults()
+	limits := Limits{Cost: 1 << 30, Tokens: 10_000, Read: 4 << 20, Answer: 2 << 20}.withDefaults()
 	exec := newExecutor(&Config{Schema: newFakeSchema(t), Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: limits}, presentPlainly)
 	for n, want := range map[int]int64{100: 100 << 10, 5000: 1 << 20} {
 		op := &operation{limits: &exec.Limits}

@@ -202,7 +202,7 @@ func (l *Limits) ofEvent() *Limits {
 
 // kept is how many bytes of documents, fields and answer an operation may have in memory at
 // once. With the collector's share, and what is not counted, it takes three to four times as much.
-func (l *Limits) kept() int64 { return (l.Read + int64(l.Answer)) / 5 * 2 }
+func (l *Limits) kept() int64 { return (l.Read + int64(l.Answer)) / 3 }
 
 // keepsTooMuch reports whether the operation is refused because of what it keeps.
 func (o *operation) keepsTooMuch() bool { return o.kept.Load() > o.limits.kept() }
@@ -222,7 +222,7 @@ func (o *operation) keep(bytes, held int64) error {
 }
 
 func (o *operation) tooMuch() *gqlerror.Error {
-	return refuse(codeTooComplex, "the operation has more than %d bytes of documents, fields, answer and values of variables (each as often as it is used) in memory, the limit of this server (two fifths of --max-read and --max-answer together): "+
+	return refuse(codeTooComplex, "the operation has more than %d bytes of documents, fields, answer and values of variables (each as often as it is used) in memory, the limit of this server (a third of --max-read and --max-answer together): "+
 		"ask for fewer documents or fields at a time; of a long list of references ask for the keys, and then for some of the documents (nodes)", o.limits.kept())
 }
 
