@@ -85,10 +85,13 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc := graphql.GetOperationContext(ctx)
 	field := oc.RootResolverMiddleware
 	var one sync.Mutex // root fields are executed one after another, or all would hold what they read before one is refused
+	begun := false
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if oc.Operation.Operation == ast.Mutation && Spent(ctx, .25) {
+		first := !begun
+		begun = true
+		if oc.Operation.Operation == ast.Mutation && !first && Spent(ctx, .25) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null
