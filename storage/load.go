@@ -219,7 +219,7 @@ const (
 	maxIndexed = 4 << 10
 	// maxEntries is how many elements the lists of a document may have that are in indexes, as entries
 	// counts them: in one of millions of entries, each takes 25 to 55 µs of processor time to be replaced, and
-	// up to 200 µs between long ones.
+	// up to 280 µs between long ones.
 	maxEntries = 1_000
 )
 

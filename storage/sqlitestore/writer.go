@@ -111,7 +111,7 @@ func (w *writer) queued() *request {
 const idleTime = 2 * time.Second
 
 // wait returns the next request; nil when the store closes and all are done. Meanwhile it
-// completes the indexes of a large load and cuts epochs.
+// completes the indexes of a large load, cuts epochs, and then makes the index of groups.
 func (w *writer) wait() *request {
 	idle := time.NewTimer(w.store.opts.idleTime)
 	defer idle.Stop()
@@ -126,10 +126,10 @@ func (w *writer) wait() *request {
 			return w.queued()
 		case <-idle.C:
 		}
-		w.indexGroups()
-		if err := w.endBulk(); err != nil {
+		switch err := w.endBulk(); {
+		case err != nil:
 			w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
-		} else if w.cutOversized() {
+		case w.cutOversized():
 			select { // first
 			case r := <-w.queue:
 				return r
@@ -138,6 +138,8 @@ func (w *writer) wait() *request {
 			default:
 				idle.Reset(0)
 			}
+		default:
+			w.indexGroups()
 		}
 	}
 }
