@@ -30,9 +30,9 @@ var errBusy = errors.New("no place among the operations got free in time")
 
 const (
 	// remembered is of how many operations it is remembered how long they took, for any
-	// client, and as many for each of them, in so many shelves.
+	// client, and as many for each of them, in so many shards.
 	remembered = 5_000
-	shelves    = 32
+	shards     = 32
 	// halfLife is after how long what a client has used counts half.
 	halfLife = 10 * time.Second
 	// muchUsed is how much execution a client may have used, so that what is not known
@@ -73,10 +73,10 @@ type Gate struct {
 	recent   [2]visit // the last ones of two different clients, the later one first
 	lanes    [4]lane
 	clients  map[string]*client
-	// How long operations took, see observe: for any client, and for clients on the shelf of
+	// How long operations took, see observe: for any client, and for clients in the shard of
 	// each, so that one who sends many makes only those of few others forgotten.
 	times   times
-	shelves [shelves]times
+	shards  [shards]times
 }
 
 type times = *simplelru.LRU[uint64, time.Duration]
@@ -123,8 +123,8 @@ func NewGate(cfg Config) *Gate {
 		g.lanes[i].free = max(places, 1)
 	}
 	g.times = newTimes(remembered)
-	for i := range g.shelves {
-		g.shelves[i] = newTimes(remembered / shelves)
+	for i := range g.shards {
+		g.shards[i] = newTimes(remembered / shards)
 	}
 	return g
 }
@@ -137,8 +137,8 @@ func newTimes(size int) times {
 	return t
 }
 
-// shelf has the times of a client's operations.
-func (g *Gate) shelf(c *client) times { return g.shelves[c.key%shelves] }
+// shard has the times of a client's operations.
+func (g *Gate) shard(c *client) times { return g.shards[c.key%shards] }
 
 // Place is a place among the operations that are executed. Its methods are called by
 // one goroutine at a time.
@@ -227,7 +227,7 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 		to = lists
 	}
 	g.mu.Lock()
-	took, known := g.shelf(p.client).Get(p.key + 5*p.client.key)
+	took, known := g.shard(p.client).Get(p.key + 5*p.client.key)
 	if !known {
 		took, known = g.times.Get(p.key)
 	}
@@ -338,7 +338,7 @@ func (g *Gate) observe(p *Place, took time.Duration) time.Duration {
 		return noted
 	}
 	note(g.times, p.key)
-	return note(g.shelf(p.client), p.key+5*p.client.key)
+	return note(g.shard(p.client), p.key+5*p.client.key)
 }
 
 // usedAt brings what a client has used up to date and returns it.

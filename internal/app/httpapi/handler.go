@@ -69,10 +69,10 @@ type Handler struct {
 	closing context.Context
 	close   context.CancelFunc
 	// stopping ends when subscriptions are to end.
-	stopping context.Context
-	stop     context.CancelFunc
-	told     stretches
-	teller   teller
+	stopping  context.Context
+	stop      context.CancelFunc
+	batches   batches
+	scheduler scheduler
 }
 
 // New makes a Handler. An origin that is not one is an error, and a trusted document that is not
@@ -95,8 +95,8 @@ func New(cfg Config) (*Handler, error) {
 		socketInit: initTimeout,
 		origins:    origins,
 		ids:        newRequestIDs(),
-		told:       stretches{kept: lru.New[stretchKey, *stretch](toldBytes)},
-		teller:     teller{notify: cfg.Notify, now: cfg.Now, free: max(runtime.GOMAXPROCS(0)/2, 1), ready: map[string][]*subscription{}},
+		batches:    batches{kept: lru.New[batchKey, *batch](batchesBytes)},
+		scheduler:  scheduler{notify: cfg.Notify, now: cfg.Now, free: max(runtime.GOMAXPROCS(0)/2, 1), ready: map[string][]*subscription{}},
 	}
 	h.processor.now = cfg.CPU
 	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)

@@ -472,10 +472,10 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 }
 
 // next sends answers of a subscription at once, and reports whether the client waits for more.
-func (o *socketOperation) next(told []*stretch) bool {
+func (o *socketOperation) next(events []*batch) bool {
 	var payloads []answerText
-	for _, t := range told {
-		payloads = append(payloads, t.answers...)
+	for _, b := range events {
+		payloads = append(payloads, b.answers...)
 	}
 	return o.send(messageNext, payloads...)
 }

@@ -37,7 +37,7 @@ type Watch interface {
 type Event interface {
 	// Position is where to go on behind the event.
 	Position() string
-	// Context returns the context that the subscription is executed in to tell the event.
+	// Context returns the context that the subscription is executed in to answer the event.
 	Context(ctx context.Context) context.Context
 }
 
@@ -47,15 +47,15 @@ const (
 	// pastBytes is what it holds more, about, while it reads what was there before it began: a part
 	// of the log.
 	pastBytes = 3 << 20
-	// toldBytes is how much of what subscriptions were told is kept, for others with the same
+	// batchesBytes is how much is kept of what subscriptions were sent, for others with the same
 	// selection.
-	toldBytes = 2 << 20
+	batchesBytes = 2 << 20
 	// beginning is the type of the argument that says where a subscription begins: it
-	// changes nothing of what an event is told with.
+	// changes nothing of the answer to an event.
 	beginning = "Since"
 )
 
-// selection identifies what a subscription is told of an event: its document, and the values
+// selection identifies what a subscription answers to an event: its document, and the values
 // of its variables. Who asks is not a part of it, as everybody may read everything.
 type selection [sha256.Size]byte
 
@@ -69,53 +69,53 @@ func selectionOf(oc *graphql.OperationContext) selection {
 	return sha256.Sum256(slices.Concat(mustEncode([]string{oc.RawQuery, oc.OperationName}), mustEncode(variables)))
 }
 
-// stretch is what subscriptions with the same selection are told from the same place on: one of
+// batch is what subscriptions with the same selection are sent from the same place on: one of
 // them reads and answers the events, and the others, of which most are where it was, follow it.
-type stretch struct {
+type batch struct {
 	answers []answerText
 	size    int    // of what holds all answers, in bytes
 	end     any    // the place behind it; nil: there is nothing to follow
 	cut     bool   // by the end of a turn
 	more    bool   // there may be more at once
-	grown   uint64 // teller.grown when it was begun
+	grown   uint64 // scheduler.grown when it was begun
 
 	done chan struct{} // what is above is known once it is closed
 }
 
-type stretchKey struct {
+type batchKey struct {
 	selection selection
 	begin     any // a Watch's Place
 }
 
-// stretches are what subscriptions were told lately, and are being told.
-type stretches struct {
+// batches are what subscriptions were sent lately, or wait for.
+type batches struct {
 	mu   sync.Mutex
-	kept *lru.Cache[stretchKey, *stretch]
+	kept *lru.Cache[batchKey, *batch]
 }
 
-// from returns the stretch that begins at a place, and whether it is the caller's to read.
-func (t *stretches) from(key stretchKey) (s *stretch, mine bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s, ok := t.kept.Get(key)
+// from returns the batch that begins at a place, and whether it is the caller's to read.
+func (c *batches) from(key batchKey) (b *batch, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, ok := c.kept.Get(key)
 	if !ok {
-		s = &stretch{done: make(chan struct{})}
-		t.kept.Add(key, s, 0)
+		b = &batch{done: make(chan struct{})}
+		c.kept.Add(key, b, 0)
 	}
-	return s, !ok
+	return b, !ok
 }
 
-// read notes that a stretch was read. Where there is nothing to follow it is not kept.
-func (t *stretches) read(key stretchKey, s *stretch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if s.end == nil || s.end == key.begin {
-		s.end = nil
-		t.kept.Remove(key)
+// read notes that a batch was read. Where there is nothing to follow it is not kept.
+func (c *batches) read(key batchKey, b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.end == nil || b.end == key.begin {
+		b.end = nil
+		c.kept.Remove(key)
 	} else {
-		t.kept.Resize(key, s.size)
+		c.kept.Resize(key, b.size)
 	}
-	close(s.done)
+	close(b.done)
 }
 
 // subscribes reports whether the operation is a subscription that is to be followed.
@@ -127,7 +127,7 @@ func (r *run) subscribes() bool {
 // where nobody waits for more, by one goroutine at a time. At the end ended is called,
 // with the errors that ended the subscription: nil where the context has ended, by the client, or by
 // cancel as the server stops.
-func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(told []*stretch) bool, ended func(wrong gqlerror.List)) {
+func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(events []*batch) bool, ended func(wrong gqlerror.List)) {
 	h := r.h
 	begin, watch := h.cfg.Subscribe(r.ctx)
 	if r.op.errors = h.exec.execute(begin, r.op, r.oc).Errors; len(r.op.errors) > 0 {
@@ -163,7 +163,7 @@ func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(t
 		r.op.errors = wrong
 		ended(wrong)
 	}
-	h.teller.add(s)
+	h.scheduler.add(s)
 }
 
 // answerTo executes the operation in the context of an event, with the time of execution that is
@@ -278,10 +278,10 @@ func (x *exchange) follow(run *run) {
 }
 
 // write sends answers at once, and reports whether the client takes them.
-func (s *eventStream) write(told []*stretch) bool {
+func (s *eventStream) write(events []*batch) bool {
 	var parts [][]byte
-	for _, t := range told {
-		for _, text := range t.answers {
+	for _, b := range events {
+		for _, text := range b.answers {
 			parts = append(parts, beforeEvent, text.before, text.data, text.after, afterEvent)
 		}
 	}

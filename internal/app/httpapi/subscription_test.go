@@ -106,7 +106,7 @@ func tickOf(id string, n int) string {
 
 // awaitSubscriptions returns when so many are open.
 func (s *server) awaitSubscriptions(open int) {
-	for turns := &s.handler.teller; ; runtime.Gosched() {
+	for turns := &s.handler.scheduler; ; runtime.Gosched() {
 		turns.mu.Lock()
 		count := turns.count
 		turns.mu.Unlock()
@@ -376,7 +376,7 @@ func TestEventsHaveHalfOfAnAnswer(t *testing.T) {
 // is told before a client's only one, and not all.
 func TestClientsTakeTurns(t *testing.T) {
 	var order []string
-	turns := teller{notify: func(func()) func() { return func() {} }, now: time.Now, ready: map[string][]*subscription{}}
+	turns := scheduler{notify: func(func()) func() { return func() {} }, now: time.Now, ready: map[string][]*subscription{}}
 	add := func(client string) *subscription {
 		s := &subscription{run: &run{op: &operation{client: client}}, ctx: context.WithoutCancel(t.Context())}
 		turns.add(s)

@@ -9,30 +9,30 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// turn is how long a subscription may be told events before it is another one's turn, and how
+// turn is how long events are sent to a subscription before it is another one's turn, and how
 // long its turn keeps others waiting where it takes longer: it may wait for a place, or for its
 // client.
 const turn = 5 * time.Millisecond
 
-// rest is how long events are told until there is a rest as long, and longer by whileWritten where
+// rest is how long events are sent until there is a rest as long, and longer by whileWritten where
 // more was committed meanwhile: what piles up is sent at once, which costs who writes less.
 const (
 	rest         = time.Millisecond
 	whileWritten = 3 * time.Millisecond
 )
 
-// mostTold is about how many bytes a subscription is told at a time.
-const mostTold = 256 << 10
+// mostAtOnce is about how many bytes a subscription is sent at a time.
+const mostAtOnce = 256 << 10
 
-// teller tells subscriptions their events. A few are told at a time, in turns: a commit may
+// scheduler has events sent to subscriptions. A few have their turn at a time: a commit may
 // concern thousands, which together would keep the processors from who writes. Clients take
 // turns, and the subscriptions of each. One that waits for events has no goroutine.
-type teller struct {
+type scheduler struct {
 	notify func(grown func()) (stop func())
 	now    func() time.Time
 
 	mu      sync.Mutex
-	free    int                        // places of those that are told
+	free    int                        // how many more may have their turn now
 	clients []string                   // with subscriptions that are ready, in the order of their turns
 	ready   map[string][]*subscription // by client, as clients has them; some may have ended
 	waiting []*subscription            // for events; some may have ended
@@ -42,23 +42,23 @@ type teller struct {
 	stop    func()                     // ends notify; there is one while there are subscriptions
 }
 
-// subscription is a subscription that has begun. What tells it is guarded by the teller's lock,
+// subscription is a subscription that has begun. Whose turn it is, is guarded by the scheduler's lock,
 // the rest by its turn.
 type subscription struct {
-	run   *run
-	ctx   context.Context
-	same  selection
-	watch Watch
-	send  func(told []*stretch) bool // sends answers to events; false: nobody waits for more
-	ended func(wrong gqlerror.List)  // is called when it has ended; nil: for no error
-	stop  func()                     // ends ctx
-	spent time.Duration              // of execution, on what was there before it began
-	told  bool                       // it has its turn
-	over  bool                       // it has ended, or ends with its turn
+	run     *run
+	ctx     context.Context
+	same    selection
+	watch   Watch
+	send    func(events []*batch) bool // sends answers to events; false: nobody waits for more
+	ended   func(wrong gqlerror.List)  // is called when it has ended; nil: for no error
+	stop    func()                     // ends ctx
+	spent   time.Duration              // of execution, on what was there before it began
+	running bool                       // it has its turn
+	over    bool                       // it has ended, or ends with its turn
 }
 
-// add begins to tell a subscription its events.
-func (t *teller) add(s *subscription) {
+// add has events sent to a subscription from now on.
+func (t *scheduler) add(s *subscription) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count++; t.count == 1 {
@@ -70,7 +70,7 @@ func (t *teller) add(s *subscription) {
 }
 
 // grow notes that there may be events.
-func (t *teller) grow() {
+func (t *scheduler) grow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.grown++
@@ -78,9 +78,9 @@ func (t *teller) grow() {
 }
 
 // end ends a subscription whose context has ended.
-func (t *teller) end(s *subscription) {
+func (t *scheduler) end(s *subscription) {
 	t.mu.Lock()
-	mine := !s.over && !s.told
+	mine := !s.over && !s.running
 	s.over = true
 	t.mu.Unlock()
 	if mine {
@@ -88,8 +88,8 @@ func (t *teller) end(s *subscription) {
 	}
 }
 
-// finish is called once for each subscription, when nothing is told to it any more.
-func (t *teller) finish(s *subscription, wrong gqlerror.List) {
+// finish is called once for each subscription, when nothing is sent to it any more.
+func (t *scheduler) finish(s *subscription, wrong gqlerror.List) {
 	t.mu.Lock()
 	if t.count--; t.count == 0 {
 		t.stop()
@@ -103,7 +103,7 @@ func (t *teller) finish(s *subscription, wrong gqlerror.List) {
 // The methods below are called with the lock held.
 
 // queue makes a subscription ready for a turn.
-func (t *teller) queue(s *subscription) {
+func (t *scheduler) queue(s *subscription) {
 	client := s.run.op.client
 	line, ok := t.ready[client]
 	if !ok {
@@ -113,7 +113,7 @@ func (t *teller) queue(s *subscription) {
 }
 
 // next takes the subscription whose turn it is; nil: none is ready.
-func (t *teller) next() *subscription {
+func (t *scheduler) next() *subscription {
 	for len(t.clients) > 0 {
 		client := t.clients[0]
 		line := t.ready[client]
@@ -131,8 +131,8 @@ func (t *teller) next() *subscription {
 	return nil
 }
 
-// start has subscriptions told, if there is a place for one more.
-func (t *teller) start() {
+// start begins another goroutine that gives turns, if there is a place for one more.
+func (t *scheduler) start() {
 	if t.free > 0 {
 		t.free--
 		go t.work()
@@ -140,7 +140,7 @@ func (t *teller) start() {
 }
 
 // work gives turns until no subscription is ready, or its place was given to another.
-func (t *teller) work() {
+func (t *scheduler) work() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for began, grown := t.now(), t.grown; ; {
@@ -178,8 +178,8 @@ func (t *teller) work() {
 
 // turn gives a subscription its turn, without the lock. It reports whether the place is still the
 // caller's.
-func (t *teller) turn(s *subscription) (kept bool) {
-	s.told = true
+func (t *scheduler) turn(s *subscription) (kept bool) {
+	s.running = true
 	grown, done := t.grown, false
 	kept = true
 	t.mu.Unlock()
@@ -192,9 +192,9 @@ func (t *teller) turn(s *subscription) (kept bool) {
 			t.start()
 		}
 	})
-	seen, more, wrong := s.tell(grown, t.now)
+	seen, more, wrong := s.deliver(grown, t.now)
 	t.mu.Lock()
-	s.told = false
+	s.running = false
 	switch {
 	case s.over || wrong != nil:
 		s.over = true
@@ -211,21 +211,21 @@ func (t *teller) turn(s *subscription) (kept bool) {
 	return kept
 }
 
-// tell tells what there is, for as long as a turn, when the log has grown so often. It returns how
+// deliver sends what there is, for as long as a turn, when the log has grown so often. It returns how
 // often it had grown when that was read, and whether there is more; or the errors that end the
 // subscription.
-func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, more bool, wrong gqlerror.List) {
+func (s *subscription) deliver(grown uint64, now func() time.Time) (seen uint64, more bool, wrong gqlerror.List) {
 	h := s.run.h
 	defer func() {
 		if failure := recover(); failure != nil {
 			wrong = h.panicked(s.ctx, s.run.op.request, failure).list()
 		}
 	}()
-	var told []*stretch
+	var events []*batch
 	answers := false
-	for size, cut := 0, true; cut && wrong == nil && size < mostTold; {
-		key := stretchKey{s.same, s.watch.Place()}
-		next, mine := h.told.from(key)
+	for size, cut := 0, true; cut && wrong == nil && size < mostAtOnce; {
+		key := batchKey{s.same, s.watch.Place()}
+		next, mine := h.batches.from(key)
 		if !mine {
 			select {
 			case <-next.done:
@@ -238,18 +238,18 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 			next.grown, cut = grown, false // before others see it
 			wrong = s.share(key, next, now)
 		case next.end == nil: // it may be about the other
-			next = &stretch{grown: grown}
+			next = &batch{grown: grown}
 			cut, wrong = false, s.read(next, now)
 		case s.run.op.hold.GrowWait(s.ctx, int64(next.size), h.cfg.Limits.Wait) != nil:
-			next, wrong = &stretch{}, outOfMemory().list()
+			next, wrong = &batch{}, outOfMemory().list()
 		default:
 			s.watch.Follow(next.end)
 			cut = next.cut
 		}
-		told, answers = append(told, next), answers || len(next.answers) > 0
+		events, answers = append(events, next), answers || len(next.answers) > 0
 		size, seen, more = size+next.size, next.grown, next.more
 	}
-	if answers && !s.send(told) {
+	if answers && !s.send(events) {
 		s.stop()
 	}
 	s.run.op.hold.Set(s.run.base)
@@ -268,15 +268,15 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 	return seen, more, wrong
 }
 
-// share is read of a stretch that others wait for.
-func (s *subscription) share(key stretchKey, out *stretch, now func() time.Time) gqlerror.List {
-	defer s.run.h.told.read(key, out)
+// share is read of a batch that others wait for.
+func (s *subscription) share(key batchKey, out *batch, now func() time.Time) gqlerror.List {
+	defer s.run.h.batches.read(key, out)
 	return s.read(out, now)
 }
 
 // read reads events and answers them, for as long as a turn. Where that fails, the subscription
-// ends, or there is no event, the stretch has no end.
-func (s *subscription) read(out *stretch, now func() time.Time) (wrong gqlerror.List) {
+// ends, or there is no event, the batch has no end.
+func (s *subscription) read(out *batch, now func() time.Time) (wrong gqlerror.List) {
 	h := s.run.h
 	past := s.watch.Past()
 	if past && s.run.op.hold.GrowWait(s.ctx, pastBytes, h.cfg.Limits.Wait) != nil {
@@ -297,7 +297,7 @@ func (s *subscription) read(out *stretch, now func() time.Time) (wrong gqlerror.
 		switch {
 		case over.IsZero():
 			over = at.Add(turn)
-		case at.After(over), out.size > mostTold, s.left() <= 0:
+		case at.After(over), out.size > mostAtOnce, s.left() <= 0:
 			out.cut = true
 			return false
 		}
