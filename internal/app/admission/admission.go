@@ -75,8 +75,8 @@ type Gate struct {
 	clients  map[string]*client
 	// How long operations took, see observe: for any client, and for clients in the shard of
 	// each, so that one who sends many makes only those of few others forgotten.
-	times   times
-	shards  [shards]times
+	times  times
+	shards [shards]times
 }
 
 type times = *simplelru.LRU[uint64, time.Duration]
