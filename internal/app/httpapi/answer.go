@@ -140,8 +140,8 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		op.long.Store(true) // whatever follows
 	}
 	if more, selected := r.implied(ctx, value); err == nil && more+selected > 0 {
-		if r.fields.Load()+selected > r.bounded.fields { // it would be refused, once all of them were visited
-			more += selected
+		if r.fields.Load()+selected > r.bounded.fields || op != nil && !introspects(ctx) && op.kept.Load()+fieldBytes*(more+selected) > op.limits.kept() {
+			more += selected // it would be refused, once all of them were visited
 		}
 		if err := r.count(ctx, more); err != nil {
 			return nil, err
@@ -264,7 +264,7 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 	if op := operationOf(ctx); op != nil {
 		held := looks * fieldsPerLook * fieldBytes
 		kept := held
-		if f := graphql.GetFieldContext(ctx); f != nil && strings.HasPrefix(f.Object, "__") {
+		if introspects(ctx) {
 			kept = 0 // tools ask for the whole schema, however large it is: its fields are counted
 		}
 		if err := op.keep(kept, held); err != nil {
@@ -275,6 +275,12 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 		return err
 	}
 	return nil
+}
+
+// introspects reports whether the field is one of the schema's.
+func introspects(ctx context.Context) bool {
+	f := graphql.GetFieldContext(ctx)
+	return f != nil && strings.HasPrefix(f.Object, "__")
 }
 
 func (r *resolved) tooMany() *gqlerror.Error {

@@ -233,17 +233,22 @@ func TestLongAnswersAreNotCopiedAgainAndAgain(t *testing.T) {
 }
 
 // A list is refused before its elements are visited, where the fields that are selected of them
-// are more than an answer may have.
+// are more than an answer may have, or take more memory.
 func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 	const cost, elements = 3000, 2000
-	for _, selected := range []int{1, 3} {
+	for _, c := range []struct {
+		selected int
+		kept     int64 // fields that there is memory for
+		refused  bool
+	}{{1, 3 * elements, false}, {3, 5 * elements, true}, {1, elements * 3 / 2, true}} {
 		f := graphql.CollectedField{Field: &ast.Field{Name: "list", Definition: &ast.FieldDefinition{Type: ast.ListType(ast.NamedType("Query", nil), nil)}}}
-		for i := range selected {
+		for i := range c.selected {
 			f.Selections = append(f.Selections, &ast.Field{Name: "hello", Alias: fmt.Sprint("a", i)})
 		}
 		var refused error
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 			cfg.Limits.Cost = cost
+			cfg.Limits.Answer, cfg.Limits.Read = 1000, 3*c.kept*fieldBytes
 			cfg.Schema = BoundAnswers(schema, cfg.Limits)
 			schema.fields["hello"] = func(ctx context.Context) (any, error) {
 				_, refused = graphql.GetOperationContext(ctx).ResolverMiddleware(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: f}), func(context.Context) (any, error) {
@@ -253,8 +258,8 @@ func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 			}
 		})
 		s.query(t, `{hello}`)
-		if (refused != nil) != (elements*(1+selected) > resolvedPerCost*cost) {
-			t.Errorf("%d fields of each of %d: %v", selected, elements, refused)
+		if (refused != nil) != c.refused {
+			t.Errorf("%d fields of each of %d, with memory for %d: %v", c.selected, elements, c.kept, refused)
 		}
 	}
 }
