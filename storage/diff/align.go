@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"iter"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
@@ -52,58 +52,36 @@ func Align(old, now [][]byte) iter.Seq[Edit] {
 	}
 }
 
-// intern numbers the elements, so that equal ones have equal numbers.
+// intern numbers the elements, so that equal ones have equal numbers. Those with parts are told
+// apart by hashes, which read them once.
 func intern(old, now [][]byte) (a, b []int32) {
 	if len(old) == 0 || len(now) == 0 {
 		return nil, nil
 	}
-	numbers := map[string]int32{}
-	var text []byte
+	texts, hashes, known := map[string]int32{}, map[uint64]int32{}, int32(0)
 	number := func(elems [][]byte) []int32 {
 		out := make([]int32, len(elems))
 		for i, e := range elems {
-			composite := e[0] == '{' || e[0] == '['
-			key := rawjson.View(e) // lists are not changed while they are compared
-			if composite {
-				text = appendCanonical(text[:0], e, 0)
-				key = rawjson.View(text)
+			if e[0] == '{' || e[0] == '[' {
+				out[i] = numberOf(hashes, normal.Hash(e), &known)
+			} else {
+				out[i] = numberOf(texts, rawjson.View(e), &known) // lists are not changed while they are compared
 			}
-			n, ok := numbers[key]
-			if !ok {
-				if composite {
-					key = string(text)
-				}
-				n = int32(len(numbers))
-				numbers[key] = n
-			}
-			out[i] = n
 		}
 		return out
 	}
 	return number(old), number(now)
 }
 
-// appendCanonical writes a value with its members in order, so that two are the same text where
-// normal.Equal says so.
-func appendCanonical(dst, v []byte, depth int) []byte {
-	switch {
-	case depth > normal.MaxNesting:
-		return strconv.AppendUint(dst, normal.Hash(v), 16)
-	case v[0] == '{':
-		dst = append(dst, '{')
-		for _, m := range Members(v) {
-			dst = append(strconv.AppendQuote(dst, m.Name), ':')
-			dst = append(appendCanonical(dst, m.Value, depth+1), ',')
-		}
-		return append(dst, '}')
-	case v[0] == '[':
-		dst = append(dst, '[')
-		for _, e := range Elements(v) {
-			dst = append(appendCanonical(dst, e, depth+1), ',')
-		}
-		return append(dst, ']')
+// numberOf returns the number of a key: the next one for one that is not known.
+func numberOf[K comparable](numbers map[K]int32, key K, known *int32) int32 {
+	n, ok := numbers[key]
+	if !ok {
+		n = *known
+		numbers[key] = n
+		*known++
 	}
-	return append(dst, v...)
+	return n
 }
 
 // match is an element that both lists have.
@@ -244,7 +222,7 @@ func gap(old, now [][]byte, i0, i1, j0, j1 int, yield func(Edit) bool) bool {
 	}
 	more := true
 	for ; more && i0 < i1 && j0 < j1; i0, j0 = i0+1, j0+1 {
-		more = yield(Edit{Old: i0, New: j0, Alike: alike(old[i0], now[j0]) > 0})
+		more = yield(Edit{Old: i0, New: j0, Alike: alike(partsOf(old[i0]), partsOf(now[j0])) > 0})
 	}
 	for ; more && i0 < i1; i0++ {
 		more = yield(Edit{Old: i0, New: -1})
@@ -274,6 +252,13 @@ func worthwhile(old, now [][]byte) bool {
 // pairUp finds the cheapest alignment of a gap (Needleman and Wunsch, 1970).
 func pairUp(old, now [][]byte, i0, i1, j0, j1 int, yield func(Edit) bool) bool {
 	k, m := i1-i0, j1-j0
+	before, after := make([]parts, k), make([]parts, m) // each is compared with many
+	for i := range before {
+		before[i] = partsOf(old[i0+i])
+	}
+	for j := range after {
+		after[j] = partsOf(now[j0+j])
+	}
 	cost := make([]int, (k+1)*(m+1))
 	pair := make([]int, k*m) // what a pair has in common, in percent
 	at := func(i, j int) int { return i*(m+1) + j }
@@ -286,7 +271,7 @@ func pairUp(old, now [][]byte, i0, i1, j0, j1 int, yield func(Edit) bool) bool {
 			case j == m:
 				cost[at(i, j)] = cost[at(i+1, j)] + costOne
 			default:
-				pair[i*m+j] = alike(old[i0+i], now[j0+j])
+				pair[i*m+j] = alike(before[i], after[j])
 				cost[at(i, j)] = min(
 					cost[at(i+1, j+1)]+pairCost(old[i0+i], now[j0+j], pair[i*m+j]),
 					cost[at(i+1, j)]+costOne,
@@ -332,43 +317,46 @@ func kind(v []byte) byte {
 	return '0'
 }
 
+// parts are those of a value: none of what has none.
+type parts struct {
+	members  []Member
+	elements [][]byte
+}
+
+func partsOf(v []byte) (p parts) {
+	switch v[0] {
+	case '{':
+		p.members = Members(v)
+	case '[':
+		p.elements = Elements(v)
+	}
+	return p
+}
+
 // alike says how much two different values have in common, in percent; 0 means
 // that one replaces the other as a whole.
-func alike(old, now []byte) int {
-	if old[0] != now[0] {
-		return 0
-	}
-	same, all := 0, 0
-	switch old[0] {
-	case '{':
-		a, b := Members(old), Members(now)
-		all = max(len(a), len(b))
-		for len(a) > 0 && len(b) > 0 {
-			switch {
-			case a[0].Name < b[0].Name:
-				a = a[1:]
-			case a[0].Name > b[0].Name:
-				b = b[1:]
-			default:
-				if bytes.Equal(a[0].Value, b[0].Value) {
-					same++
-				}
-				a, b = a[1:], b[1:]
-			}
+func alike(old, now parts) int {
+	same := 0
+	for i, e := range old.elements[:min(len(old.elements), len(now.elements))] {
+		if bytes.Equal(e, now.elements[i]) {
+			same++
 		}
-	case '[':
-		a, b := Elements(old), Elements(now)
-		all = max(len(a), len(b))
-		for i := range min(len(a), len(b)) {
-			if bytes.Equal(a[i], b[i]) {
+	}
+	for a, b := old.members, now.members; len(a) > 0 && len(b) > 0; {
+		switch order := strings.Compare(a[0].Name, b[0].Name); {
+		case order < 0:
+			a = a[1:]
+		case order > 0:
+			b = b[1:]
+		default:
+			if bytes.Equal(a[0].Value, b[0].Value) {
 				same++
 			}
+			a, b = a[1:], b[1:]
 		}
-	default:
-		return 0
 	}
 	if same == 0 {
 		return 0
 	}
-	return max(1, same*100/all)
+	return max(1, same*100/max(len(old.members), len(now.members), len(old.elements), len(now.elements)))
 }

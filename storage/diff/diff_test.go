@@ -248,6 +248,32 @@ func TestListsTakeLittleMemory(t *testing.T) {
 	}
 }
 
+// Objects of which many are compared with many others are read once, and not for each pair.
+func TestPairsAreReadOnce(t *testing.T) {
+	const n, apart = 5000, 63
+	list := func(from int) []byte {
+		out := []byte{'['}
+		for i := range n {
+			if i%apart == 0 {
+				out = fmt.Appendf(out, `"%d",`, i)
+			}
+			out = fmt.Appendf(out, `{"a":%d,"b":%d,"c":1},`, from+i, i)
+		}
+		return append(out, "0]"...)
+	}
+	old, now := list(0), list(n)
+	changes := 0
+	allocated := testing.AllocsPerRun(1, func() {
+		changes = 0
+		for range diff.Values("", old, now) {
+			changes++
+		}
+	})
+	if changes != n || allocated > 20*n {
+		t.Errorf("%d changes, %v allocations", changes, allocated)
+	}
+}
+
 // A very long list is compared as one value, however few elements it has.
 func TestLongListsAreOneValue(t *testing.T) {
 	for _, of := range []struct {
