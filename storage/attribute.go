@@ -48,7 +48,10 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		if err != nil {
 			return err
 		}
-		made.of(e.version, t.Object.Changes(dataOf(e.before), dataOf(e.version)))
+		made.of(e.version, untilEnded(ctx, &err, t.Object.Changes(dataOf(e.before), dataOf(e.version))))
+		if err != nil {
+			return err
+		}
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}

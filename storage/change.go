@@ -130,14 +130,15 @@ func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, 
 	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
 		return nil, err
 	}
+	var err error
 	out := []*FieldChange{}
-	for c := range t.Object.Changes(dataOf(before), dataOf(after)) {
+	for c := range untilEnded(ctx, &err, t.Object.Changes(dataOf(before), dataOf(after))) {
 		if err := s.detail(ctx, 1+max(strings.Count(c.Path, "/")/4, literal.TextLength(c.Path)/64)); err != nil {
 			return nil, err
 		}
 		out = append(out, s.fieldChange(t, c, v, seen))
 	}
-	return out, nil
+	return out, err
 }
 
 var changeOps = [...]ChangeOp{diff.Add: ChangeAdd, diff.Replace: ChangeReplace, diff.Remove: ChangeRemove}

@@ -56,8 +56,8 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 				return err
 			}
 			n, last = n+1, e.version.Position()
-			if !l.version(e, reverse, after, until, versions, yield) {
-				return nil
+			if more, err := l.version(ctx, e, reverse, after, until, versions, yield); !more || err != nil {
+				return err
 			}
 		}
 		if q.Limit == 0 || n < q.Limit {
@@ -68,11 +68,11 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 }
 
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, record.Change, entry) bool) bool {
+func (l *changelog) version(ctx context.Context, e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, record.Change, entry) bool) (more bool, err error) {
 	v := e.version
 	t := l.store.byCollection[v.Collection]
 	if t == nil || e.begins() && !l.whole {
-		return true
+		return true, nil
 	}
 	place := changePlace{LogPosition: v.Position()}
 	shown := func(c record.Change) bool {
@@ -82,15 +82,16 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 		return (until == nil || until.follows(place, reverse)) && yield(place, c, e)
 	}
 	if l.whole {
-		return !shown(record.Change{}) || wanted(record.Change{})
+		return !shown(record.Change{}) || wanted(record.Change{}), nil
 	}
+	changes := untilEnded(ctx, &err, t.Object.Changes(dataOf(e.before), dataOf(v)))
 	if reverse {
 		type indexed struct {
 			record.Change
 			index int
 		}
 		var last []indexed // the wanted ones, and some before them: a version may have very many
-		for c := range t.Object.Changes(dataOf(e.before), dataOf(v)) {
+		for c := range changes {
 			if shown(c) {
 				if last = append(last, indexed{c, place.index}); len(last) == 2*versions {
 					last = append(last[:0], last[versions:]...)
@@ -99,19 +100,19 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 			place.index++
 		}
 		for _, c := range slices.Backward(last) {
-			if place.index = c.index; !wanted(c.Change) {
-				return false
+			if place.index = c.index; err == nil && !wanted(c.Change) {
+				return false, nil
 			}
 		}
-		return true
+		return true, err
 	}
-	for c := range t.Object.Changes(dataOf(e.before), dataOf(v)) {
+	for c := range changes {
 		if shown(c) && !wanted(c) {
-			return false
+			return false, nil
 		}
 		place.index++
 	}
-	return true
+	return true, err
 }
 
 // follows reports whether p comes after q in the list (or in its reverse).

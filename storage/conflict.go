@@ -153,9 +153,6 @@ func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *dri
 	out := []*FieldChange{}
 	size := 0
 	for e, err := range s.entries(ctx, q) {
-		if err == nil && s.spent(ctx, 1) {
-			err = fault.Errorf(fault.CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -163,10 +160,14 @@ func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *dri
 			break
 		}
 		size += len(e.version.Data)
+		n := 0
 		var last []record.Change // of the version
 		for c := range t.Object.Changes(dataOf(e.before), dataOf(e.version)) {
 			if last = append(last, c); len(last) == 2*maxSince {
 				last = append(last[:0], last[maxSince:]...)
+			}
+			if n++; n%64 == 1 && s.spent(ctx, 1) {
+				return nil, fault.Errorf(fault.CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
 			}
 		}
 		for _, c := range slices.Backward(last) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 
@@ -95,6 +96,60 @@ func TestComparisonsEndWithTheirContext(t *testing.T) {
 			wantError(t, c.run(ctx), fault.CodeUnavailable)
 			if engine.read != c.stay {
 				t.Errorf("%d versions were read; the client left at number %d", engine.read, c.stay)
+			}
+		})
+	}
+}
+
+// So it does within two versions, of which many parts are compared.
+func TestComparisonsEndWithinVersions(t *testing.T) {
+	const changes = 5000
+	e := newEnv(t)
+	for i := range 2 {
+		var tags []string
+		for j := range changes {
+			tags = append(tags, fmt.Sprintf(`"%d/%d"`, i, j))
+		}
+		e.load("software", "a", `{"name":"a","tags":[`+strings.Join(tags, ",")+`]}`)
+	}
+	d := e.get("a").Document
+	one, last := 1, 3 // the first version has two changes
+	for name, run := range map[string]func(ctx context.Context) error{
+		"changelog": func(ctx context.Context) error {
+			_, err := e.store.DocumentChangelog(ctx, d, nil, nil, nil, nil, nil, nil, &last, nil) // the others are passed over
+			return err
+		},
+		"total of a changelog": func(ctx context.Context) error {
+			conn, err := e.store.Changelog(ctx, nil, &one, nil, nil, nil)
+			if err == nil {
+				_, err = conn.TotalCount(ctx)
+			}
+			return err
+		},
+		"changes of a version": func(ctx context.Context) error {
+			conn, err := e.projects.Versions(ctx, d, nil, nil, nil, nil, &one, nil, nil, nil)
+			if err == nil {
+				_, err = conn.Edges[0].Changes()
+			}
+			return err
+		},
+		"diff": func(ctx context.Context) error {
+			diff, err := e.store.Diff(ctx, d, storage.VersionRef{Version: &one}, nil)
+			if err == nil {
+				_, err = diff.Changes()
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := &countedContext{Context: e.begin(), most: math.MaxInt}
+			if err := run(whole); err != nil {
+				t.Fatal(err)
+			}
+			half := &countedContext{Context: e.begin(), most: whole.asked / 2}
+			wantError(t, run(half), fault.CodeUnavailable)
+			if whole.asked < changes/100 || half.asked > half.most+10 {
+				t.Errorf("its context was asked %d times, and %d times although it ended after %d", whole.asked, half.asked, half.most)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
@@ -61,6 +62,22 @@ func endedAtTimes(ctx context.Context) func() bool {
 		asked++
 		over = over || asked%64 == 0 && ctx.Err() != nil
 		return over
+	}
+}
+
+// untilEnded yields what seq does, until the context ends: err is why, then.
+func untilEnded[T any](ctx context.Context, err *error, seq iter.Seq[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		over := endedAtTimes(ctx)
+		for v := range seq {
+			if over() {
+				*err = ended(ctx)
+				return
+			}
+			if !yield(v) {
+				return
+			}
+		}
 	}
 }
 
