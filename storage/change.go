@@ -127,10 +127,13 @@ func (s *Store) fieldChange(t *record.Type, c record.Change, v *driver.Version, 
 // version v; the list is never nil. They count as details, each four steps of a path, or 64
 // bytes of it as JSON, as one more, and are refused while they are listed where that are too many.
 func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
-	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
+	err := ended(ctx)
+	if err == nil {
+		err = s.detail(ctx, 0) // nor is a list begun for one too many
+	}
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	out := []*FieldChange{}
 	for c := range untilEnded(ctx, &err, t.Object.Changes(dataOf(before), dataOf(after))) {
 		if err := s.detail(ctx, 1+max(strings.Count(c.Path, "/")/4, literal.TextLength(c.Path)/64)); err != nil {

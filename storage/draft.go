@@ -135,6 +135,9 @@ type DraftProblem struct{ Path, Message string }
 
 // Problems are what keeps the draft from being approved; none, if it can be.
 func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
+	if err := ended(ctx); err != nil { // that of a new document has no base to read
+		return nil, err
+	}
 	base, err := d.c.store.draftBase(ctx, d.c.t, d.d.v)
 	if err != nil {
 		return nil, err

@@ -195,7 +195,7 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected int64
 			}
 		}
 		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object {
-			selected = int64(elements * len(fields))
+			selected = int64(elements * (len(fields) - names))
 		}
 		if elements > 1 && operationOf(ctx) != nil {
 			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Selections)
