@@ -101,7 +101,7 @@ func restorable(t *record.Type, was, target *driver.Version, data []byte, parts,
 
 // maxRestored bounds what is looked through for the paths of a restoration, in bytes: both states
 // for each of them, and what they hold at each step of it. Each byte takes up to 40 ns.
-const maxRestored = 20 << 20
+const maxRestored = 8 << 20
 
 // restorePaths returns the current document with the values at the paths taken
 // from an earlier state; what was not there then is removed.
