@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/validator"
+	"github.com/vektah/gqlparser/v2/validator/core"
 
 	"github.com/asof/asof/internal/scalar/literal"
 )
@@ -59,6 +61,8 @@ func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
 		switch {
 		case f.Name[0] == '_':
 			r.problems.add(f.pos, "%s: names of fields begin with a letter; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Stored)
+		case !nested && (strings.EqualFold(f.Name, "id") || strings.EqualFold(f.Name, "key")):
+			r.problems.add(f.pos, "%s: every document has id and key already: leave it out; the key is given to create%s", where, typ)
 		case isReserved(f.Name, nested):
 			r.problems.add(f.pos, "%s: the name %s is reserved; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
 		}
@@ -120,12 +124,16 @@ func (r *reader) checkRecursion(start *Object) {
 func (r *reader) checkNames() {
 	schema, err := validator.LoadSchema(validator.Prelude, &ast.Source{Input: r.catalogue.SDL})
 	if err != nil {
-		message := problemOf(err).Message
-		advice := "Choose another name for what it is made of"
-		if strings.Contains(message, "Query.") {
+		message, advice := problemOf(err).Message, "Choose another name for what it is made of"
+		about, taken := strings.CutPrefix(message, "Cannot redeclare type ")
+		pos, name := r.madeBy(about)
+		switch {
+		case taken:
+			advice = "The API has a type of that name already; rename " + name
+		case strings.Contains(message, "Query."):
 			advice += `, or another plural: @versioned(plural: "…")`
 		}
-		r.problems.add(r.madeBy(message), "in the generated schema: %s %s", message, advice)
+		r.problems.add(pos, "in the generated schema: %s %s", message, advice)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Types)) {
@@ -137,22 +145,23 @@ func (r *reader) checkNames() {
 			key := strings.ToLower(goName(f.Name))
 			if other := first[key]; other != "" {
 				message := fmt.Sprintf("%s.%s and %[1]s.%[3]s differ only in case or underscores, and would have the same name in Go; rename one", name, f.Name, other)
-				r.problems.add(r.madeBy(message), "%s", message)
+				pos, _ := r.madeBy(message)
+				r.problems.add(pos, "%s", message)
 			}
 			first[key] = f.Name
 		}
 	}
 }
 
-// madeBy is the place of what was written that a message about generated names is about: of what has
-// the longest name in it.
-func (r *reader) madeBy(message string) *ast.Position {
+// madeBy is the place and the name of what was written that a message about generated names is about: of
+// what has the longest name in it.
+func (r *reader) madeBy(message string) (pos *ast.Position, of string) {
 	c, longest := r.catalogue, 0
-	pos := c.Documents[0].pos
+	pos, of = c.Documents[0].pos, c.Documents[0].Name
 	look := func(at *ast.Position, names ...string) {
 		for _, name := range names {
 			if len(name) > longest && strings.Contains(message, name) {
-				longest, pos = len(name), at
+				longest, pos, of = len(name), at, names[0]
 			}
 		}
 	}
@@ -172,7 +181,7 @@ func (r *reader) madeBy(message string) *ast.Position {
 	for _, e := range c.Enums {
 		look(e.pos, e.Name)
 	}
-	return pos
+	return pos, of
 }
 
 // Problem is one thing that is wrong with the SDL.
@@ -231,6 +240,40 @@ func (ps Problems) err(sources []*ast.Source) error {
 		)
 	})
 	return ps
+}
+
+// defaultElsewhere matches a line with a default as GraphQL has it, or without the name of the argument.
+var defaultElsewhere = regexp.MustCompile(`:\s*[\w\[\]!]+\s*=|@default\(\s*(?:true|false|[^\sa-z)])`)
+
+// advised is what gqlparser says of a text, or, where that is empty, of all, with what to write instead.
+func advised(err error, text string, all *ast.SchemaDocument) Problem {
+	p := problemOf(err)
+	words, lines := strings.Fields(strings.TrimSuffix(p.Message, ".")), strings.Split(text, "\n")
+	what, name := strings.Join(words[:len(words)-1], " "), words[len(words)-1]
+	var names []string
+	switch {
+	case words[0] == "Expected" && defaultElsewhere.MatchString(lines[min(p.Line, len(lines))-1]):
+		p.Message += "; defaults are written @default(value: 4)"
+	case what == "Cannot redeclare type" && scalarKinds()[name] != "":
+		p.Message += " It is built in; leave the line out"
+	case what == "Undefined type":
+		for _, def := range all.Definitions {
+			if def.Kind != ast.InputObject && def.Name[0] != '_' {
+				names = append(names, def.Name)
+			}
+		}
+	case what == "Undefined directive":
+		name = "@" + name
+		for _, d := range all.Directives {
+			names = append(names, "@"+d.Name)
+		}
+	}
+	if near := core.SuggestionList(name, names); len(near) > 0 {
+		p.Message += " Did you mean " + near[0] + "?"
+	} else if what == "Undefined type" {
+		p.Message += " The scalars are " + strings.Join(slices.Sorted(maps.Keys(scalarKinds())), ", ")
+	}
+	return p
 }
 
 // problemOf is what gqlparser says.

@@ -269,9 +269,9 @@ func orderDescription(f *Field, indent string) string {
 func fieldSentences(f *Field) []string {
 	parts := sentences(f.Description)
 	if f.IsRef() && f.List {
-		parts = append(parts, fmt.Sprintf("Keys of documents of type %s.", f.TypeName()))
+		parts = append(parts, fmt.Sprintf("Keys of documents of type %s, not their ids.", f.TypeName()))
 	} else if f.IsRef() {
-		parts = append(parts, fmt.Sprintf("The key of a document of type %s.", f.TypeName()))
+		parts = append(parts, fmt.Sprintf("The key of a document of type %s, not its id.", f.TypeName()))
 	}
 	if f.Immutable {
 		parts = append(parts, "A value cannot be changed while the document exists.")

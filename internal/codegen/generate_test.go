@@ -64,7 +64,7 @@ func TestGenerateFailsCleanly(t *testing.T) {
 	}{
 		{"mistake in the SDL", func(t *testing.T, dir string) {
 			writeFile(t, dir, "schema.graphqls", "type Note @versioned {\n  text: Strin!\n}\n")
-		}, "schema.graphqls:2:9: Undefined type Strin."},
+		}, "schema.graphqls:2:9: Undefined type Strin. Did you mean String?"},
 		{"one name in Go", func(t *testing.T, dir string) {
 			writeFile(t, dir, "schema.graphqls", "type Project @versioned { name: String! }\ntype ProjectFieldName @versioned { text: String! }\n")
 		}, "two types, or what is made of them, have one name in Go; rename one: graph/model/versioned.go:"},

@@ -31,7 +31,7 @@ func Read(sources ...*ast.Source) (*Catalogue, error) {
 		}
 		doc, err := parser.ParseSchema(src)
 		if err != nil {
-			r.problems = append(r.problems, problemOf(err))
+			r.problems = append(r.problems, advised(err, src.Input, all))
 			continue
 		}
 		r.parsed = append(r.parsed, doc)
@@ -41,7 +41,7 @@ func Read(sources ...*ast.Source) (*Catalogue, error) {
 		return nil, r.problems.err(sources)
 	}
 	if _, err := validator.ValidateSchemaDocument(all); err != nil {
-		return nil, Problems{problemOf(err)}
+		return nil, Problems{advised(err, "", all)}
 	}
 	r.declare()
 	r.fields()
