@@ -161,7 +161,7 @@ func TestTodaysForm(t *testing.T) {
 func (e *env) under(sdl string, types []*record.Type, opts ...storage.Option) *env {
 	e.t.Helper()
 	store := must(storage.New(e.engine, types, opts...))(e.t)
-	if err := store.UseSchema(e.t.Context(), sdl, true); err != nil {
+	if _, err := store.UseSchema(e.t.Context(), sdl, true); err != nil {
 		e.t.Fatal(err)
 	}
 	return &env{

@@ -480,7 +480,7 @@ func TestErasuresUnderAnotherSchema(t *testing.T) {
 		}
 		open := func(sdl string, moved bool) *env {
 			o := engine(e.under(sdl, types(moved)))
-			if err := o.store.UseSchema(t.Context(), sdl, false); err != nil {
+			if _, err := o.store.UseSchema(t.Context(), sdl, false); err != nil {
 				t.Fatal(err)
 			}
 			return o

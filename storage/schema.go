@@ -57,17 +57,17 @@ func SchemaNumber(sdl string) uint32 {
 }
 
 // UseSchema says which schema the types are made from. It notes that in the store, unless nothing may be
-// written there, and logs it where it was another one before. A program that opens a store calls it once,
-// before the store is used.
-func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
+// written there, and then returns the number of the one before, where it was another. A program that opens
+// a store calls it once, before the store is used.
+func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) (other string, err error) {
 	s.schema.number = SchemaNumber(sdl)
 	if !note {
-		return nil
+		return "", nil
 	}
 	key := schemaKey(s.schema.number)
 	var before schemaNote
-	if _, err := readOwn(ctx, s.all, schemaCollection, currentSchema, &before); err == nil && before.Schema != "" && before.Schema != key {
-		s.log.WarnContext(ctx, "the store was opened with another schema before: asof schema diff, with its number, says what has changed since, and which documents cannot be read any more", "number", before.Schema)
+	if _, err := readOwn(ctx, s.all, schemaCollection, currentSchema, &before); err == nil && before.Schema != key {
+		other = before.Schema
 	}
 	for {
 		err := s.noteSchema(ctx, key, schemaNote{SDL: sdl})
@@ -75,7 +75,7 @@ func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
 			err = s.noteSchema(ctx, currentSchema, schemaNote{Schema: key})
 		}
 		if !isConflict(err) { // with another server that starts
-			return fromDriver(ctx, err)
+			return other, fromDriver(ctx, err)
 		}
 	}
 }

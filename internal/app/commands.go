@@ -3,9 +3,11 @@ package app
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -395,7 +397,8 @@ func (m *Main) schemaDiff(ctx context.Context, store *storage.Store) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range changedSchema(old, m.SDL) {
+	lines := changedSchema(old, m.SDL)
+	for _, line := range append(lines, renamedFields(lines)...) {
 		if _, err := fmt.Fprintln(m.Stdout, line); err != nil {
 			return err
 		}
@@ -425,6 +428,47 @@ func changedSchema(before, after string) (lines []string) {
 	return lines
 }
 
+// fieldLine matches the line of a field: its sign, type, name, and where it is stored, if that is elsewhere.
+var fieldLine = regexp.MustCompile(`^(.) (\w+)\.(\w+): (?:.* @stored\(as: "([^"]+)"\))?`)
+
+// renamedFields says what to write where the one field that a type has no more may be the one that it has now.
+func renamedFields(lines []string) (advice []string) {
+	fields := map[string][][]string{} // by the type and the sign
+	for _, line := range lines {
+		f := fieldLine.FindStringSubmatch(line)
+		if f == nil || slices.ContainsFunc(lines, func(other string) bool { return other != line && strings.HasPrefix(other[2:], f[2]+"."+f[3]+":") }) {
+			continue // of the same name is another type
+		}
+		fields[f[2]+f[1]] = append(fields[f[2]+f[1]], f)
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		typ, _ := strings.CutSuffix(key, "-")
+		if lost, gained := fields[typ+"-"], fields[typ+"+"]; len(lost) == 1 && len(gained) == 1 {
+			was, is := lost[0], gained[0]
+			if stored := cmp.Or(was[4], was[3]); stored != cmp.Or(is[4], is[3]) {
+				advice = append(advice, fmt.Sprintf("if %s.%s was renamed to %s, declare %[3]s with @was(name: %q)", typ, was[3], is[3], stored))
+			}
+		}
+	}
+	return advice
+}
+
+// storedDefault matches a default as codegen writes it: a string of JSON.
+var storedDefault = regexp.MustCompile(`: \W*(\w+).* @default\(value: ("(?:[^"\\]|\\.)*")\)`)
+
+// asWritten returns the line of a field with its default as in schema.graphqls.
+func asWritten(line string) string {
+	m := storedDefault.FindStringSubmatch(line)
+	var text string
+	if m == nil || json.Unmarshal([]byte(m[2]), &text) != nil {
+		return line
+	}
+	if !slices.Contains([]string{"String", "ID", "DateTime", "Date", "Decimal", "JSON"}, m[1]) {
+		text = strings.ReplaceAll(text, `"`, "") // of an enum
+	}
+	return strings.Replace(line, "@default(value: "+m[2], "@default(value: "+text, 1)
+}
+
 // declared returns what a schema, as codegen writes it, says of each type, field and value, with
 // the names of their types.
 func declared(sdl string) (lines []string) {
@@ -432,7 +476,7 @@ func declared(sdl string) (lines []string) {
 	for line := range strings.Lines(sdl) {
 		switch line = strings.TrimRight(line, "{ \n"); {
 		case strings.HasPrefix(line, " "):
-			lines = append(lines, of+"."+strings.TrimSpace(line))
+			lines = append(lines, of+"."+asWritten(strings.TrimSpace(line)))
 		case line != "}":
 			lines, of = append(lines, line), strings.Fields(line)[1]
 		}

@@ -101,9 +101,24 @@ func (m *Main) typed(ctx context.Context, engine driver.Engine) (*storage.Store,
 	}
 	if err == nil && m.SDL != "" {
 		writes := m.command == "serve" && !m.flags.Serve.ReadOnly || m.command == "schema apply"
-		err = store.UseSchema(ctx, m.SDL, writes)
+		var other string
+		if other, err = store.UseSchema(ctx, m.SDL, writes); other != "" {
+			m.logger().WarnContext(ctx, "the store was opened with another schema before; what has changed since, and which documents cannot be read any more, says: "+m.diffCommand(other))
+		}
 	}
 	return store, err
+}
+
+// diffCommand is how to compare an earlier schema with today's.
+func (m *Main) diffCommand(number string) string {
+	command := "asof schema diff " + number
+	if m.flags.Store != "sqlite:./asof.db" {
+		command += " --store " + m.storeName()
+	}
+	if strings.HasPrefix(m.flags.Store, "sqlite:") {
+		command += " (stop the server first)"
+	}
+	return command
 }
 
 // openSQLite opens the store in a file, and makes one where the command may.
