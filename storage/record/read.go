@@ -157,15 +157,31 @@ func plain(raw []byte) (text []byte, ok bool) {
 // Advice says what to declare for a value, which for a list is the whole list.
 func Advice(f *Field, raw []byte) string {
 	if fits := fittingType(raw); fits != "" && fits != f.TypeName(false) {
+		if text := asString.Replace(fits); text != fits && text != f.TypeName(false) {
+			fits += ", or " + text
+		}
 		return fmt.Sprintf("declare %s: %s, or JSON, or correct the document", f.Name, fits)
 	}
 	return "declare it JSON, or correct the document"
 }
 
+// asString replaces the scalars of which a text may be by what holds any text.
+var asString = strings.NewReplacer("Decimal", "String", "DateTime", "String", "Date", "String")
+
 // fittingType names a GraphQL type that can hold the value; "" for none.
 func fittingType(raw []byte) string {
 	switch raw[0] {
 	case '"':
+		text, _ := plain(raw)
+		if _, err := literal.DateTime(string(text)); err == nil {
+			return "DateTime"
+		}
+		switch {
+		case literal.IsDecimal(text):
+			return "Decimal"
+		case literal.IsDate(text):
+			return "Date"
+		}
 		return "String"
 	case 't', 'f':
 		return "Boolean"
@@ -183,6 +199,8 @@ func fittingType(raw []byte) string {
 				inner = fits
 			case numbers == "IntFloat" || numbers == "FloatInt":
 				inner = "Float"
+			case asString.Replace(inner) == asString.Replace(fits):
+				inner = "String"
 			default:
 				inner = "JSON"
 			}

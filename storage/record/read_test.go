@@ -33,3 +33,21 @@ func TestTodayIsMadeOnce(t *testing.T) {
 		t.Errorf("%d bytes were allocated for a document of %d", made, len(raw))
 	}
 }
+
+// What is advised for values that do not fit a field is what holds them.
+func TestAdvice(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"25.00"`:                "declare f: Decimal, or String, or JSON, or correct the document",
+		`"2024-03-01"`:           "declare f: Date, or String, or JSON, or correct the document",
+		`"2024-03-01T12:30:00Z"`: "declare f: DateTime, or String, or JSON, or correct the document",
+		`"2024-13-01"`:           "declare f: String, or JSON, or correct the document",
+		`["1.5","2024-03-01"]`:   "declare f: [String], or JSON, or correct the document",
+		`["1.5",null,"2"]`:       "declare f: [Decimal], or [String], or JSON, or correct the document",
+		`["1.5",true]`:           "declare f: [JSON], or JSON, or correct the document",
+		`1.5`:                    "declare it JSON, or correct the document",
+	} {
+		if got := Advice(&Field{Name: "f", Kind: KindFloat}, []byte(raw)); got != want {
+			t.Errorf("%s: %s", raw, got)
+		}
+	}
+}
