@@ -45,7 +45,8 @@ func (c *Collection[T]) conflict(k *conflict) VersionConflict {
 
 // newConflict describes why a write found another version than it expected; cur
 // is what it found, nil for nothing. The patch is nil for writes that have none.
-func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, key string, expected int, cur *driver.Version, patch map[string]any) (*conflict, error) {
+func (s *Store) newConflict(ctx context.Context, op *operation, m *mutation, cur *driver.Version) (*conflict, error) {
+	t, key, expected, patch := m.t, m.key, m.expected, m.patch
 	k := &conflict{key: key, expected: expected, overlapping: []string{}}
 	k.since = func(context.Context) ([]*FieldChange, error) { return []*FieldChange{}, nil }
 	at := op.now(cur)
@@ -95,8 +96,15 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, 
 	if err != nil {
 		return nil, err
 	}
-	if k.overlapping = over; again {
+	const most = 3 // paths that the message names
+	switch k.overlapping = over; {
+	case again:
 		k.message += ", and was deleted and created again in between"
+	case m.merge && len(over) > 0:
+		k.message += ", and the changes since overlap at " + strings.Join(over[:min(len(over), most)], ", ")
+		if more := len(over) - most; more > 0 {
+			k.message += fmt.Sprintf(", and %d more", more)
+		}
 	}
 	k.mergeable = fits && len(over) == 0 && !again
 	return k, nil

@@ -42,6 +42,9 @@ func TestConflictSaysEverything(t *testing.T) {
 	if c.Mergeable || e.get("a").Version() != 3 {
 		t.Error("overlapping paths were merged")
 	}
+	if want := `Project "a" is at version 3, not at version 1, and the changes since overlap at /currentRelease/tag, /name, /tags`; c.Message != want {
+		t.Errorf("the message is %s", c.Message)
+	}
 	c = asConflict(t, must(e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 9, Patch: object{}}))(t), nil)
 	if c.ActualVersion != 3 || c.Base != nil || c.Mergeable || len(must(c.ChangesSince(ctx))(t)) != 0 {
 		t.Errorf("ahead: %+v", c)

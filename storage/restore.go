@@ -136,7 +136,14 @@ func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, err
 func storedPath(t *record.Type, arg, path string) (names, stored []string, f *record.Field, err error) {
 	names, ok := diff.Split(path)
 	if !ok || len(names) == 0 {
-		return nil, nil, nil, fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
+		like := "/" + t.Fields[0].Name
+		for _, f := range t.Fields {
+			if f.Kind == record.KindObject && !f.List {
+				like += " or /" + f.Name + "/" + f.Object.Fields[0].Name
+				break
+			}
+		}
+		return nil, nil, nil, fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like %s", arg, fault.QuoteShort(path), like)
 	}
 	o := t.Object
 	for i, name := range names {

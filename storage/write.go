@@ -397,7 +397,7 @@ func (s *Store) prepare(ctx context.Context, op *operation, m *mutation, ask, la
 	}
 	o := &outcome{before: cur, version: cur}
 	if !m.fits(cur) {
-		k, err := s.newConflict(ctx, op, m.t, m.key, m.expected, cur, m.patch)
+		k, err := s.newConflict(ctx, op, m, cur)
 		if err != nil || !m.merge || !k.mergeable || last {
 			o.conflict = k
 			return o, nil, err

@@ -328,7 +328,7 @@ func TestRestoreLosesNothing(t *testing.T) {
 		t.Errorf("a deleted document is not restored: %+v", s)
 	}
 	for path, want := range map[string]string{
-		"name": "is not a JSON Pointer", "/secret": "has no field", "/tags/0": "name the whole list, /tags", "/name/x": "has nothing inside", "": "is not a JSON Pointer",
+		"name": "is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", "/secret": "has no field", "/tags/0": "name the whole list, /tags", "/name/x": "has nothing inside", "": "is not a JSON Pointer",
 	} {
 		_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 7, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{path}})
 		wantError(t, err, fault.CodeBadUserInput, want)
