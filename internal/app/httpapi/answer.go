@@ -136,10 +136,12 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
-	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > int64(max(op.limits.Answer, leastTexts)) {
+	more, selected, names := r.implied(ctx, value)
+	if n := textLength(value) + names; n > 0 && op != nil && r.texts.Add(int64(n)) > int64(max(op.limits.Answer, leastTexts)) {
 		op.long.Store(true) // whatever follows
+		return nil, errAloneInAnswer
 	}
-	if more, selected := r.implied(ctx, value); err == nil && more+selected > 0 {
+	if err == nil && more+selected > 0 {
 		if r.fields.Load()+selected > r.bounded.fields || op != nil && !introspects(ctx) && op.kept.Load()+fieldBytes*(more+selected) > op.limits.kept() {
 			more += selected // it would be refused, once all of them were visited
 		}
@@ -180,28 +182,33 @@ func textLength(value any) (n int) {
 // implied counts what a field's value adds to the answer without being resolved for itself: the
 // elements of a list, and __typename in each, or in an object. It also returns how many fields are
 // selected of the elements of a list, where all are of one type, and how much their arguments count,
-// which are converted for each element, whatever then becomes of the field.
-func (r *resolved) implied(ctx context.Context, value any) (more, selected int64) {
+// which are converted for each element, whatever then becomes of the field; and how many bytes the names
+// of all that is selected take in the answer.
+func (r *resolved) implied(ctx context.Context, value any) (more, selected int64, names int) {
 	objects, elements := 1, 0
-	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.Type().Elem().Kind() != reflect.Uint8 {
-		objects, elements = list.Len(), list.Len()
+	switch v := reflect.ValueOf(value); {
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		objects, elements = v.Len(), v.Len()
+	case value == nil || v.Kind() == reflect.Pointer && v.IsNil():
+		objects = 0
 	}
-	names := 0
-	if f := graphql.GetFieldContext(ctx); f != nil && len(f.Field.Selections) > 0 {
+	typenames := 0
+	if f := graphql.GetFieldContext(ctx); f != nil && len(f.Field.Selections) > 0 && objects > 0 {
 		fields := graphql.CollectFields(graphql.GetOperationContext(ctx), f.Field.Selections, nil) // of any type
 		for _, field := range fields {
+			names += len(field.Alias) + len(`"":`)
 			if field.Name == "__typename" {
-				names++
+				typenames++
 			}
 		}
 		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object {
-			selected = int64(elements * (len(fields) - names))
+			selected = int64(elements * (len(fields) - typenames))
 		}
 		if elements > 1 && operationOf(ctx) != nil {
 			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Selections)
 		}
 	}
-	return int64(elements + objects*names), selected
+	return int64(elements + objects*typenames), selected, objects * names
 }
 
 // argumentBytes is the length of an argument that counts as a field does.

@@ -233,17 +233,18 @@ func TestLongAnswersAreNotCopiedAgainAndAgain(t *testing.T) {
 }
 
 // A list is refused before its elements are visited, where the fields that are selected of them
-// are more than an answer may have, or take more memory.
+// are more than an answer may have, or take more memory, or have names that make the answer too long.
 func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 	const cost, elements = 3000, 2000
 	for _, c := range []struct {
 		selected int
 		kept     int64 // fields that there is memory for
+		name     int   // length of the name of each
 		refused  bool
-	}{{1, 3 * elements, false}, {3, 5 * elements, true}, {1, elements * 3 / 2, true}} {
+	}{{1, 3 * elements, 0, false}, {3, 5 * elements, 0, true}, {1, elements * 3 / 2, 0, true}, {1, 3 * elements, 1 + leastTexts/elements, true}} {
 		f := graphql.CollectedField{Field: &ast.Field{Name: "list", Definition: &ast.FieldDefinition{Type: ast.ListType(ast.NamedType("Query", nil), nil)}}}
 		for i := range c.selected {
-			f.Selections = append(f.Selections, &ast.Field{Name: "hello", Alias: fmt.Sprint("a", i)})
+			f.Selections = append(f.Selections, &ast.Field{Name: "hello", Alias: fmt.Sprint("a", i) + strings.Repeat("a", c.name)})
 		}
 		var refused error
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
@@ -259,7 +260,7 @@ func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 		})
 		s.query(t, `{hello}`)
 		if (refused != nil) != c.refused {
-			t.Errorf("%d fields of each of %d, with memory for %d: %v", c.selected, elements, c.kept, refused)
+			t.Errorf("%d fields of each of %d, with memory for %d, and names of %d bytes: %v", c.selected, elements, c.kept, c.name, refused)
 		}
 	}
 }
