@@ -93,7 +93,7 @@ func (o *Object) missing(i int) error {
 	if inDraft(o.doc.t, o.doc.v) {
 		return fault.BadInput("the draft of %s %q has no value for the required field %s yet; the draft's content tells what it holds", o.doc.t.Name, o.doc.v.Key, o.fieldPath(i))
 	}
-	return fault.Errorf(fault.CodeInternal, "%s has no value for the non-null field %s; declare it nullable (%s: %s) or give it @default(value: …)",
+	return fault.Errorf(fault.CodeInternal, "%s has no value for the non-null field %s; declare it nullable (%s: %s) or give it @default(value: …), or, if it was renamed, @was(name: \"…\")",
 		o.doc.describe(), o.fieldPath(i), f.Name, f.TypeName(false))
 }
 
