@@ -221,7 +221,7 @@ func (s *Store) readableTags(ctx context.Context, t *record.Type, tags []*Versio
 // Tags are those of all versions of the document, by their names.
 func (h *History[T]) Tags(ctx context.Context) ([]*VersionTag, error) {
 	s := h.Document.store
-	tags, err := s.tags(ctx, h.t, h.seen, tagIs(h.t, record.TagDocument, h.v.Key))
+	tags, err := s.documentTags(ctx, documentAt{h.t, h.v.Key, h.seen})
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +237,17 @@ func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
 	}
 	tags, err := op.tagsOf(ctx, documentAt{i.typ, i.v.Key, i.seen}, i.v.Number)()
 	return tags[i.v.Number], err
+}
+
+// documentTags returns the tags of a document that meet some conditions, by their names. Errors:
+// QUERY_TOO_COMPLEX for more than a document may have, which an import may have added.
+func (s *Store) documentTags(ctx context.Context, d documentAt, where ...driver.Filter) ([]*VersionTag, error) {
+	where = append(where, tagIs(d.t, record.TagDocument, d.key))
+	tags, err := s.tagPage(ctx, d.t, &driver.Query{At: d.seen, Filter: driver.And(where), Limit: mostTags + 1})
+	if len(tags) > mostTags {
+		return nil, fault.Errorf(fault.CodeQueryTooComplex, "%s %s has more than %d tags, as many as there may be: ask for documents by their tags, or remove some", d.t.Name, fault.QuoteShort(d.key), mostTags)
+	}
+	return tags, err
 }
 
 // documentAt is a document as of an instant.
@@ -259,12 +270,12 @@ func (o *operation) tagsOf(ctx context.Context, d documentAt, number int64) func
 	if all != nil {
 		return all
 	}
-	where := []driver.Filter{tagIs(d.t, record.TagDocument, d.key)}
+	var where []driver.Filter
 	if !again {
 		where = append(where, tagIs(d.t, record.TagVersion, number))
 	}
 	read := sync.OnceValues(func() (map[int64][]*VersionTag, error) {
-		tags, err := o.store.tags(ctx, d.t, d.seen, where...)
+		tags, err := o.store.documentTags(ctx, d, where...)
 		of := map[int64][]*VersionTag{}
 		for _, tag := range tags {
 			number := tag.ref().Number

@@ -493,3 +493,49 @@ func TestListsByTagAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// An import may add more tags of a document than can be set: they are not all read, and
+// can be removed.
+func TestMoreTagsThanCanBeSet(t *testing.T) {
+	const most = 10_000
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"A"}`)
+	var tags []driver.Version
+	for i := range most + 1 {
+		tags = append(tags, driver.Version{
+			Collection: "software.tags", Key: fmt.Sprintf("%064x", i), RecordedAt: e.clock.advance(time.Second), Author: "importer",
+			Data: fmt.Appendf(nil, `{"documentKey":"a","name":"t%d","number":1}`, i),
+		})
+	}
+	for _, refused := range []bool{false, true} {
+		part := tags[:most]
+		if refused {
+			part = tags[most:]
+		}
+		if _, err := e.store.Load(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+		ctx := e.begin()
+		for name, read := range map[string]func() ([]*storage.VersionTag, error){
+			"document": func() ([]*storage.VersionTag, error) {
+				return must(e.projects.History(ctx, "a"))(t).Tags(ctx)
+			},
+			"version": func() ([]*storage.VersionTag, error) {
+				return e.get("a").VersionInfo().Tags(ctx)
+			},
+		} {
+			if found, err := read(); refused {
+				wantError(t, err, fault.CodeQueryTooComplex, `Project "a" has more than 10000 tags`)
+			} else if err != nil || len(found) != most {
+				t.Errorf("%s: %d tags, %v", name, len(found), err)
+			}
+		}
+	}
+	if err := e.untag("a", "t7"); err != nil {
+		t.Fatal(err)
+	}
+	ctx := e.begin()
+	if found := must(must(e.projects.History(ctx, "a"))(t).Tags(ctx))(t); len(found) != most {
+		t.Errorf("%d tags are left", len(found))
+	}
+}
