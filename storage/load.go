@@ -213,6 +213,16 @@ func (s *Store) tooLarge(t *record.Type, key string, doc []byte) string {
 	return ""
 }
 
+// outgrown is tooLarge of a document that takes the place of another one, nil for none: what is too large
+// already, as an import may have left it, may be changed where it does not grow.
+func (s *Store) outgrown(t *record.Type, key string, was, doc []byte) string {
+	why := s.tooLarge(t, key, doc)
+	if why != "" && len(doc) <= len(was) && s.tooLarge(t, key, was) != "" {
+		return ""
+	}
+	return why
+}
+
 const (
 	// maxIndexed is how long a text may be, in bytes, that is in an index: databases read whole
 	// values to compare them.

@@ -64,7 +64,7 @@ func (s *Store) restored(ctx context.Context, op *operation, t *record.Type, in 
 	if err := restorable(t, was, target, data, in.Paths != nil, cur.Deleted); err != nil {
 		return nil, err
 	}
-	if why := s.tooLarge(t, in.Key, data); why != "" {
+	if why := s.outgrown(t, in.Key, dataOf(cur), data); why != "" {
 		return nil, fault.BadInput("input.to: %s", why)
 	}
 	if _, erased := rawjson.HideErased(data); erased {

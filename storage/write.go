@@ -576,7 +576,7 @@ func (s *Store) patched(t *record.Type, key string, doc []byte, patch map[string
 	if err != nil {
 		return nil, nil, err
 	}
-	if why := s.tooLarge(t, key, out); why != "" {
+	if why := s.outgrown(t, key, doc, out); why != "" {
 		return nil, nil, fault.BadInput("%s: %s", path, why)
 	}
 	return out, changed, nil

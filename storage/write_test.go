@@ -423,3 +423,32 @@ func TestLongKeysCountInIndexes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What an import has left too large can be changed, and restored, where it does not grow.
+func TestTooLargeDocumentsMayShrink(t *testing.T) {
+	e := newEnv(t)
+	tags := func(n int) []any { return slices.Repeat([]any{"a"}, n) }
+	e.load("software", "a", asText(t, object{"name": "Long", "tags": tags(1_200)}))
+	version := 1
+	for _, c := range []struct {
+		patch object
+		grows bool
+	}{
+		{object{"name": "Longer"}, true},
+		{object{"name": "Name"}, false},
+		{object{"tags": tags(1_201)}, true},
+		{object{"tags": tags(700)}, false},
+		{object{"tags": tags(1_001)}, true},
+	} {
+		_, err := e.projects.Update(e.begin(), storage.UpdateInput{Key: "a", ExpectedVersion: version, Patch: c.patch})
+		if c.grows {
+			wantError(t, err, fault.CodeBadUserInput, "elements together")
+		} else if err != nil {
+			t.Error(err)
+		} else {
+			version++
+		}
+	}
+	_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: version, To: &storage.VersionRef{Version: ptr(1)}})
+	wantError(t, err, fault.CodeBadUserInput, "elements together")
+}
