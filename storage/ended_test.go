@@ -155,6 +155,17 @@ func TestComparisonsEndWithinVersions(t *testing.T) {
 	}
 }
 
+// What a mutation has written is answered also when its time is over.
+func TestChangesOfWhatWasWritten(t *testing.T) {
+	e := newEnv(t)
+	ctx, cancel := context.WithCancel(e.begin())
+	res, err := e.projects.Create(ctx, storage.CreateInput{Key: "a", Data: object{"name": "A"}})
+	cancel()
+	if changes := must(asSuccess(t, res, err).Changes())(t); len(changes) == 0 {
+		t.Error("nothing has changed")
+	}
+}
+
 // What an operation is told about values is bounded, over all its fields; the
 // next operation begins at nothing.
 func TestDetailsAreBounded(t *testing.T) {

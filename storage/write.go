@@ -71,6 +71,7 @@ func success[T any](ctx context.Context, s *Store, t *record.Type, wrap func(*Do
 			if !o.changed {
 				return []*FieldChange{}, nil
 			}
+			ctx := context.WithoutCancel(ctx) // it is written: one field too late would take the whole answer away
 			return s.listChanges(ctx, t, o.before, o.version, o.version, o.version.RecordedAt)
 		},
 	}

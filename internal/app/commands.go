@@ -436,7 +436,7 @@ func renamedFields(lines []string) (advice []string) {
 	fields := map[string][][]string{} // by the type and the sign
 	for _, line := range lines {
 		f := fieldLine.FindStringSubmatch(line)
-		if f == nil || slices.ContainsFunc(lines, func(other string) bool { return other != line && strings.HasPrefix(other[2:], f[2]+"."+f[3]+":") }) {
+		if f == nil || strings.Contains(line, "@was(") || slices.ContainsFunc(lines, func(other string) bool { return other != line && strings.HasPrefix(other[2:], f[2]+"."+f[3]+":") }) {
 			continue // of the same name is another type
 		}
 		fields[f[2]+f[1]] = append(fields[f[2]+f[1]], f)

@@ -62,7 +62,7 @@ func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
 		case f.Name[0] == '_':
 			r.problems.add(f.pos, "%s: names of fields begin with a letter; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Stored)
 		case !nested && (strings.EqualFold(f.Name, "id") || strings.EqualFold(f.Name, "key")):
-			r.problems.add(f.pos, "%s: every document has id and key already: leave it out; the key is given to create%s", where, typ)
+			r.problems.add(f.pos, "%s: every document has id and key already: leave it out; the key is given to create%s. A stored member of that name can be called otherwise, with @stored(as: %q)", where, typ, f.Stored)
 		case isReserved(f.Name, nested):
 			r.problems.add(f.pos, "%s: the name %s is reserved; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
 		}

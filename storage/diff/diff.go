@@ -108,8 +108,8 @@ const (
 // 15 µs, where it is an entry of an index.
 const MaxElements = 30_000
 
-// maxBytes is how long such a list or object may be: objects in lists that are compared are
-// written once more, with their members in order.
+// maxBytes is how long such a list or object may be: what is compared is read some
+// times.
 const maxBytes = 2 << 20
 
 // Whole reports whether values at a path are compared as a whole, because the paths inside

@@ -211,10 +211,7 @@ func appendMembers(list []member, object []byte) []member {
 const MaxNesting = 32
 
 // Equal reports whether two values in normal form are the same but for the order of members.
-func Equal(a, b []byte) bool {
-	return bytes.Equal(a, b) || // reordering keeps the length
-		len(a) == len(b) && (len(a) < longObject || Hash(a) == Hash(b)) && equal(a, b, 0)
-}
+func Equal(a, b []byte) bool { return equal(a, b, 0) }
 
 func equal(a, b []byte, depth int) bool {
 	if bytes.Equal(a, b) {
@@ -224,8 +221,11 @@ func equal(a, b []byte, depth int) bool {
 	if len(a) != len(b) || len(a) == 0 || a[0] != b[0] {
 		return false
 	}
-	if depth > MaxNesting {
+	switch {
+	case depth > MaxNesting:
 		return Hash(a) == Hash(b)
+	case depth == 1 && len(a) >= longObject && Hash(a) != Hash(b): // else all would be passed over at each depth
+		return false
 	}
 	switch a[0] {
 	case '{':

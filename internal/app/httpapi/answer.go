@@ -136,14 +136,18 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
-	more, selected, names := r.implied(ctx, value)
+	more, selected, arguments, names := r.implied(ctx, value)
 	if n := textLength(value) + names; n > 0 && op != nil && r.texts.Add(int64(n)) > int64(max(op.limits.Answer, leastTexts)) {
 		op.long.Store(true) // whatever follows
 		return nil, errAloneInAnswer
 	}
+	if bytes := fieldBytes * (more + selected); op != nil && !introspects(ctx) && op.kept.Load()+bytes > op.limits.kept() {
+		op.kept.Add(bytes) // it would be refused, once all of them were visited
+		return nil, op.tooMuch()
+	}
 	if err == nil && more+selected > 0 {
-		if r.fields.Load()+selected > r.bounded.fields || op != nil && !introspects(ctx) && op.kept.Load()+fieldBytes*(more+selected) > op.limits.kept() {
-			more += selected // it would be refused, once all of them were visited
+		if r.fields.Load()+selected+arguments > r.bounded.fields { // so it would be here
+			more += selected + arguments
 		}
 		if err := r.count(ctx, more); err != nil {
 			return nil, err
@@ -181,14 +185,21 @@ func textLength(value any) (n int) {
 
 // implied counts what a field's value adds to the answer without being resolved for itself: the
 // elements of a list, and __typename in each, or in an object. It also returns how many fields are
-// selected of the elements of a list, where all are of one type, and how much their arguments count,
+// selected of the elements of a list, where all are of one type; how much their arguments count,
 // which are converted for each element, whatever then becomes of the field; and how many bytes the names
 // of all that is selected take in the answer.
-func (r *resolved) implied(ctx context.Context, value any) (more, selected int64, names int) {
+func (r *resolved) implied(ctx context.Context, value any) (more, selected, arguments int64, names int) {
 	objects, elements := 1, 0
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
 		objects, elements = v.Len(), v.Len()
+		if kind := v.Type().Elem().Kind(); kind == reflect.Pointer || kind == reflect.Interface {
+			for i := range elements {
+				if v.Index(i).IsNil() {
+					objects--
+				}
+			}
+		}
 	case value == nil || v.Kind() == reflect.Pointer && v.IsNil():
 		objects = 0
 	}
@@ -201,14 +212,14 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected int64
 				typenames++
 			}
 		}
-		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object {
-			selected = int64(elements * (len(fields) - typenames))
+		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object && elements > 0 {
+			selected = int64(objects * (len(fields) - typenames))
 		}
 		if elements > 1 && operationOf(ctx) != nil {
-			selected += int64(elements) * r.argumentsOf(ctx, f.Field.Selections)
+			arguments = int64(objects) * r.argumentsOf(ctx, f.Field.Selections)
 		}
 	}
-	return int64(elements + objects*typenames), selected, objects * names
+	return int64(elements + objects*typenames), selected, arguments, objects * names
 }
 
 // argumentBytes is the length of an argument that counts as a field does.

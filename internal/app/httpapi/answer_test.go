@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -240,8 +241,15 @@ func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 		selected int
 		kept     int64 // fields that there is memory for
 		name     int   // length of the name of each
+		null     bool  // the elements
 		refused  bool
-	}{{1, 3 * elements, 0, false}, {3, 5 * elements, 0, true}, {1, elements * 3 / 2, 0, true}, {1, 3 * elements, 1 + leastTexts/elements, true}} {
+	}{
+		{1, 3 * elements, 0, false, false},
+		{3, 5 * elements, 0, false, true},
+		{1, elements * 3 / 2, 0, false, true},
+		{1, 3 * elements, 1 + leastTexts/elements, false, true},
+		{3, elements * 3 / 2, leastTexts / elements, true, false},
+	} {
 		f := graphql.CollectedField{Field: &ast.Field{Name: "list", Definition: &ast.FieldDefinition{Type: ast.ListType(ast.NamedType("Query", nil), nil)}}}
 		for i := range c.selected {
 			f.Selections = append(f.Selections, &ast.Field{Name: "hello", Alias: fmt.Sprint("a", i) + strings.Repeat("a", c.name)})
@@ -253,7 +261,10 @@ func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
 			cfg.Schema = BoundAnswers(schema, cfg.Limits)
 			schema.fields["hello"] = func(ctx context.Context) (any, error) {
 				_, refused = graphql.GetOperationContext(ctx).ResolverMiddleware(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: f}), func(context.Context) (any, error) {
-					return make([]*int, elements), nil
+					if c.null {
+						return make([]*int, elements), nil
+					}
+					return slices.Repeat([]*int{new(int)}, elements), nil
 				})
 				return "done", refused
 			}
