@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/asof/asof/storage/diff"
@@ -139,7 +140,7 @@ func storedPath(t *record.Type, arg, path string) (names, stored []string, f *re
 		like := "/" + t.Fields[0].Name
 		for _, f := range t.Fields {
 			if f.Kind == record.KindObject && !f.List {
-				like += " or /" + f.Name + "/" + f.Object.Fields[0].Name
+				like = fmt.Sprintf("%s or /%s/%s", like, f.Name, f.Object.Fields[0].Name)
 				break
 			}
 		}

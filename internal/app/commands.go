@@ -460,7 +460,7 @@ var storedDefault = regexp.MustCompile(`: \W*(\w+).* @default\(value: ("(?:[^"\\
 func asWritten(line string) string {
 	m := storedDefault.FindStringSubmatch(line)
 	var text string
-	if m == nil || json.Unmarshal([]byte(m[2]), &text) != nil {
+	if len(m) == 0 || json.Unmarshal([]byte(m[2]), &text) != nil {
 		return line
 	}
 	if !slices.Contains([]string{"String", "ID", "DateTime", "Date", "Decimal", "JSON"}, m[1]) {

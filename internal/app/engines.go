@@ -103,7 +103,7 @@ func (m *Main) typed(ctx context.Context, engine driver.Engine) (*storage.Store,
 		writes := m.command == "serve" && !m.flags.Serve.ReadOnly || m.command == "schema apply"
 		var other string
 		if other, err = store.UseSchema(ctx, m.SDL, writes); other != "" {
-			m.logger().WarnContext(ctx, "the store was opened with another schema before; what has changed since, and which documents cannot be read any more, says: "+m.diffCommand(other))
+			m.logger().WarnContext(ctx, "the store was opened with another schema before; the command says what has changed since, and which documents cannot be read any more", "command", m.diffCommand(other))
 		}
 	}
 	return store, err
