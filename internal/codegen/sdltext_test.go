@@ -20,7 +20,7 @@ func TestProblemsOfGraphQL(t *testing.T) {
 		{"unknown type", "type A @versioned {\n  a: Strin\n}", "2:6: Undefined type Strin. Did you mean String?"},
 		{"unknown reference", "type A @versioned { a: Tog @ref }", "1:24: Undefined type Tog. The scalars are Boolean, Date, DateTime, Decimal, Float, ID, Int, JSON, String"},
 		{"unknown time", "type A @versioned { a: Time }", "1:24: Undefined type Time. The scalars are Boolean, Date, DateTime, Decimal, Float, ID, Int, JSON, String"},
-		{"a type that is like another", "type Author @versioned { a: [Authorr] @ref }", "1:30: Undefined type Autor. Did you mean Author?"},
+		{"a type that is like another", "type Writer @versioned { a: [Writr] @ref }", "1:30: Undefined type Writr. Did you mean Writer?"},
 		{"a scalar that there is", "scalar DateTime type A @versioned { a: DateTime }", "1:8: Cannot redeclare type DateTime. It is built in; leave the line out"},
 		{"a default of GraphQL", "type A @versioned {\n  n: [Int!]! = 4\n}", "2:14: Expected Name, found =; defaults are written @default(value: 4)"},
 		{"a number alone", "type A @versioned { n: Int @default(4) }", "1:37: Expected Name, found Int; defaults are written @default(value: 4)"},
