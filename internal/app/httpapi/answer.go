@@ -123,7 +123,7 @@ type resolved struct {
 	mutation     bool
 	fields, late atomic.Int64
 	texts        atomic.Int64 // bytes, as JSON
-	arguments    sync.Map     // of each ast.Selection of what is a list: how much the arguments in it count
+	selected     sync.Map     // of each ast.Selection: its selections
 }
 
 // field resolves a field, if it may.
@@ -145,7 +145,7 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		op.kept.Add(bytes) // it would be refused, once all of them were visited
 		return nil, op.tooMuch()
 	}
-	if err == nil && more+selected > 0 {
+	if err == nil && value != nil {
 		if r.fields.Load()+selected+arguments > r.bounded.fields { // so it would be here
 			more += selected + arguments
 		}
@@ -205,6 +205,10 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected, argu
 	}
 	typenames := 0
 	if f := graphql.GetFieldContext(ctx); f != nil && len(f.Field.Selections) > 0 && objects > 0 {
+		in := r.selectedIn(ctx, f.Field.Selections)
+		if many := min(in.fields, 1<<20) - manyFields; many > 0 && r.fields.Add(int64(objects)*many*many/comparedFields) > r.bounded.fields {
+			return 0, 0, 0, 0 // it is refused
+		}
 		fields := graphql.CollectFields(graphql.GetOperationContext(ctx), f.Field.Selections, nil) // of any type
 		for _, field := range fields {
 			names += len(field.Alias) + len(`"":`)
@@ -215,39 +219,51 @@ func (r *resolved) implied(ctx context.Context, value any) (more, selected, argu
 		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object && elements > 0 {
 			selected = int64(objects * (len(fields) - typenames))
 		}
-		if elements > 1 && operationOf(ctx) != nil {
-			arguments = int64(objects) * r.argumentsOf(ctx, f.Field.Selections)
+		if elements > 1 {
+			arguments = int64(objects) * in.arguments
 		}
 	}
 	return int64(elements + objects*typenames), selected, arguments, objects * names
 }
 
+// Of each object gqlgen compares each field with all before it: of more than manyFields, so many
+// comparisons take as long as a field.
+const (
+	manyFields     = 100
+	comparedFields = 16
+)
+
 // argumentBytes is the length of an argument that counts as a field does.
 const argumentBytes = 64
 
-// argumentsOf returns as how many fields the arguments count of all that is selected: each as three,
-// since an error about it takes as long, as one for each value that it has, and for its bytes.
-func (r *resolved) argumentsOf(ctx context.Context, set ast.SelectionSet) (n int64) {
+// selections says what is selected of an object: how many fields, those counted again that are selected
+// again; and as how many the arguments count of all that is in them: each as three, since an error about
+// it takes as long, as one for each value that it has, and for its bytes.
+type selections struct{ fields, arguments int64 }
+
+func (r *resolved) selectedIn(ctx context.Context, set ast.SelectionSet) (n selections) {
 	op := operationOf(ctx)
 	for _, selection := range set {
-		if known, ok := r.arguments.Load(selection); ok {
-			n += known.(int64)
-			continue
-		}
-		var own int64
-		switch s := selection.(type) {
-		case *ast.Field:
-			for _, argument := range s.Arguments {
-				own += 3 + op.valuesOf(argument.Value)
+		var own selections
+		if known, ok := r.selected.Load(selection); ok {
+			own = known.(selections)
+		} else {
+			switch s := selection.(type) {
+			case *ast.Field:
+				own = selections{1, r.selectedIn(ctx, s.SelectionSet).arguments}
+				for _, argument := range s.Arguments {
+					if op != nil {
+						own.arguments += 3 + op.valuesOf(argument.Value)
+					}
+				}
+			case *ast.InlineFragment:
+				own = r.selectedIn(ctx, s.SelectionSet)
+			case *ast.FragmentSpread:
+				own = r.selectedIn(ctx, s.Definition.SelectionSet)
 			}
-			own += r.argumentsOf(ctx, s.SelectionSet)
-		case *ast.InlineFragment:
-			own = r.argumentsOf(ctx, s.SelectionSet)
-		case *ast.FragmentSpread:
-			own = r.argumentsOf(ctx, s.Definition.SelectionSet)
+			r.selected.Store(selection, own)
 		}
-		r.arguments.Store(selection, own)
-		n += own
+		n.fields, n.arguments = n.fields+own.fields, n.arguments+own.arguments
 	}
 	return n
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // An answer that is too long is one error, on every transport; the longest that
@@ -230,6 +231,35 @@ func TestLongAnswersAreNotCopiedAgainAndAgain(t *testing.T) {
 	doubling, once := allocated(value.Marshaler, &long), allocated(value, &bounded)
 	if bounded.Len() != most+1 || 2*once > doubling {
 		t.Errorf("%d bytes, for which %d are allocated; %d where it is not bounded", bounded.Len(), once, doubling)
+	}
+}
+
+// So is an object, or a list, of whose fields each is compared with very many.
+func TestFieldsAreNotComparedWithVeryMany(t *testing.T) {
+	for _, selected := range []int{100, 1_000, 3_000} {
+		text := "{hello"
+		for i := range selected {
+			text += fmt.Sprintf(" a%d: hello", i)
+		}
+		doc, err := parser.ParseQuery(&ast.Source{Input: text + "}"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := graphql.CollectedField{Field: &ast.Field{Name: "one", Definition: &ast.FieldDefinition{Type: ast.NamedType("Query", nil)}}, Selections: doc.Operations[0].SelectionSet}
+		var refused error
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Schema = BoundAnswers(schema, cfg.Limits)
+			schema.fields["hello"] = func(ctx context.Context) (any, error) {
+				_, refused = graphql.GetOperationContext(ctx).ResolverMiddleware(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: f}), func(context.Context) (any, error) {
+					return new(int), nil
+				})
+				return "done", refused
+			}
+		})
+		s.query(t, `{hello}`)
+		if (refused != nil) != (selected == 3_000) {
+			t.Errorf("%d fields: %v", selected, refused)
+		}
 	}
 }
 
