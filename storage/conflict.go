@@ -199,7 +199,7 @@ const maxCompared = 1000
 // one put back what was there, and whose values are not what the patch sets: after is what that would
 // make of the current document, which is there, as the base is. Where the document was deleted and
 // created again in between, it is another one, and everything overlaps. So it does where there are more
-// versions in between than twice the details that an operation may tell of, which are not looked at.
+// versions in between than details that an operation may tell of, which are not looked at.
 func (s *Store) overlap(ctx context.Context, t *record.Type, base, cur *driver.Version, after []byte, patch map[string]any) (out []string, again bool, err error) {
 	all := record.PatchPaths(t.Object, patch, "")
 	q := logOf(t, cur.Key, base.Number+1, cur.Number)
@@ -237,7 +237,7 @@ func (s *Store) overlap(ctx context.Context, t *record.Type, base, cur *driver.V
 	switch {
 	case next:
 		look(entry{cur, base})
-	case cur.Number-base.Number > 2*int64(s.limits.Details):
+	case cur.Number-base.Number > int64(s.limits.Details):
 		touched = slices.Repeat([]bool{true}, len(all))
 	case len(q.Fields) == 0: // the names of what each changed are enough
 		n := base.Number

@@ -122,7 +122,7 @@ func TestOverlapIsBounded(t *testing.T) {
 
 // Where there are many versions in between, nobody looks at all of them.
 func TestOverlapOfManyVersions(t *testing.T) {
-	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 2}))
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 4}))
 	for i := range 6 {
 		e.load("software", "a", fmt.Sprintf(`{"name":"A","stars":%d}`, i))
 	}
