@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
@@ -269,7 +270,7 @@ func (n *tracked) stepMembers(old, now []byte, v *driver.Version) {
 }
 
 func memberOf(sorted []diff.Member, name string) []byte {
-	i, ok := slices.BinarySearchFunc(sorted, name, func(m diff.Member, name string) int { return bytes.Compare([]byte(m.Name), []byte(name)) })
+	i, ok := slices.BinarySearchFunc(sorted, name, func(m diff.Member, name string) int { return strings.Compare(m.Name, name) })
 	if !ok {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -492,4 +493,32 @@ func TestRandomHistories(t *testing.T) {
 func changedFields(t *testing.T, v *storage.VersionInfo, as ...context.Context) []string {
 	t.Helper()
 	return must(v.ChangedFields(append(as, t.Context())[0]))(t)
+}
+
+// The names of members are not copied for each version that is looked at.
+func TestBlameOfLongNames(t *testing.T) {
+	const members, versions = 500, 5
+	e := newEnv(t)
+	size := 0
+	for v := range versions {
+		var all []string
+		for i := range members {
+			value := 0
+			if i == v {
+				value = v
+			}
+			all = append(all, fmt.Sprintf(`"%s%d":%d`, strings.Repeat("n", 1000), i, value))
+		}
+		doc := `{"name":"A","commit_history":{` + strings.Join(all, ",") + `}}`
+		e.load("software", "a", doc)
+		size = len(doc)
+	}
+	d := e.get("a").Document
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	blame := must(e.store.Blame(e.begin(), d, nil))(t)
+	runtime.ReadMemStats(&after)
+	if took := int(after.TotalAlloc-before.TotalAlloc) / (versions * size); len(blame) < members || took > 4 {
+		t.Errorf("%d values; %d times the versions were allocated", len(blame), took)
+	}
 }
