@@ -100,7 +100,11 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
 			return value
 		}
-		return boundedValue{ctx, value, s.answer}
+		most := s.answer
+		if op := operationOf(ctx); op != nil {
+			most = op.limits.Answer
+		}
+		return boundedValue{ctx, value, most}
 	}
 	r := &resolved{bounded: s, resolve: oc.ResolverMiddleware, mutation: oc.Operation.Operation == ast.Mutation}
 	oc.ResolverMiddleware = r.field

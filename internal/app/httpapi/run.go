@@ -111,6 +111,9 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.refused = gqlerror.List{refuse(r.op.readOnly.Code, "%s", r.op.readOnly.Message)}
 		return nil
 	}
+	if r.oc.Operation.Operation == ast.Mutation {
+		r.op.limits = r.op.limits.halfAnswer() // what it writes is in memory, too
+	}
 	// A mutation that asks for pages, blames or differences of what it changed may read as much
 	// as a query, and has a query's place and time.
 	write := r.oc.Operation.Operation == ast.Mutation && !r.op.expected.reads
@@ -192,9 +195,9 @@ func CountAnswer(ctx context.Context, bytes int) error {
 	return op.keep(int64(bytes), 2*int64(bytes)) // what grows is copied
 }
 
-// ofEvent returns the limits for an event of a subscription, whose answer may be half as long:
-// gqlgen's buffer for it grows to the double again and again.
-func (l *Limits) ofEvent() *Limits {
+// halfAnswer returns the limits for an event of a subscription and for a mutation, whose answers may be
+// half as long: gqlgen's buffer for an event grows to the double again and again.
+func (l *Limits) halfAnswer() *Limits {
 	half := *l
 	half.Answer /= 2
 	return &half
@@ -234,8 +237,8 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 		response.Errors = response.Errors[:1]
 	}
 	limit := "--max-answer"
-	if op.event {
-		limit += ", of an event half of it"
+	if op.event || oc.Operation.Operation == ast.Mutation {
+		limit += ", of an event or a mutation half of it"
 	}
 	var refused *gqlerror.Error
 	switch {

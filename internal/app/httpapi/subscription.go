@@ -174,7 +174,7 @@ func (r *run) answerTo(ctx context.Context, event Event, left time.Duration) (te
 	h := r.h
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
-		limits: r.op.limits.ofEvent(), client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
+		limits: r.op.limits.halfAnswer(), client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
 	}
 	ctx = event.Context(ctx)
 	defer func() {

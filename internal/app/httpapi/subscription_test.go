@@ -365,7 +365,7 @@ func TestEventsHaveHalfOfAnAnswer(t *testing.T) {
 	c.want(t, tickOf("1", 1))
 	k.tick()
 	got := c.receive(t)
-	for _, want := range []string{"longer than 13 bytes, the limit of this server (--max-answer, of an event half of it)", codeTooComplex, `"position":"2"`} {
+	for _, want := range []string{"longer than 13 bytes, the limit of this server (--max-answer, of an event or a mutation half of it)", codeTooComplex, `"position":"2"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s; want %s", got, want)
 		}
