@@ -142,7 +142,11 @@ func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := draftProblems(d.c.t, base, contentOf(d.c.t, d.d.v))
+	content := contentOf(d.c.t, d.d.v)
+	problems, err := draftProblems(d.c.t, base, content)
+	if why := d.c.store.outgrown(d.c.t, content.Key, dataOf(base), content.Data); why != "" {
+		problems = append(problems, &DraftProblem{"", why})
+	}
 	return problems, fromDriver(ctx, err)
 }
 

@@ -502,3 +502,16 @@ func TestASaveCostsWhatAnUpdateCosts(t *testing.T) {
 	}
 	t.Errorf("a save takes %.2f of an update, at least", best)
 }
+
+// What an approval would be refused for as too large is a problem of the draft.
+func TestProblemsOfLargeDrafts(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "A"})
+	d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"tags": slices.Repeat([]any{"x"}, 1_001)})
+	_, err := e.projects.ApproveDraft(e.as("ann"), storage.ApproveDraftInput{Draft: d.ID()})
+	wantError(t, err, fault.CodeBadUserInput, "the lists with @index would have 1001 elements together")
+	problems := must(d.Problems(e.as("ann")))(t)
+	if len(problems) != 1 || problems[0].Path != "" || !strings.Contains(problems[0].Message, "1001 elements") {
+		t.Errorf("%+v", problems)
+	}
+}
