@@ -289,6 +289,11 @@ const moreVersions = 4
 func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
 		asked, found := *q, 0
+		if len(q.Keys) == 1 && len(q.Hints.Ops) == 0 {
+			if t := s.byCollection[q.Collections[0]]; t != nil && s.prunes(t) {
+				asked.Hints.Ops = notPruned // of a document, most may be pruned
+			}
+		}
 		for {
 			var last *driver.Version
 			n := 0
@@ -317,6 +322,9 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 		}
 	}
 }
+
+// notPruned are the operations of versions that can be read.
+var notPruned = []driver.Op{driver.OpCreate, driver.OpUpdate, driver.OpDelete, driver.OpRestore, driver.OpImport, driver.OpErase}
 
 // logOf is the log of a document between two numbers, both included.
 func logOf(t *record.Type, key string, first, last int64) *driver.LogQuery {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -198,18 +199,20 @@ func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
 	return first.RecordedAt, nil
 }
 
-// PrunedVersions is how many versions of the document were pruned.
+// PrunedVersions is how many versions of the document were pruned: all but those that are there, also for others.
 func (h *History[T]) PrunedVersions(ctx context.Context) (int, error) {
-	n := 0
+	n := int(h.v.Number)
 	if !h.Document.store.prunes(h.t) {
-		return n, nil
+		return 0, nil
 	}
-	q := &driver.LogQuery{Collections: []string{h.t.Collection}, Keys: []string{h.v.Key}, Hints: driver.Hints{Ops: []driver.Op{driver.OpPruned}}, Fields: []string{}}
-	for _, err := range h.Document.store.readLog(ctx, q) {
-		if err != nil {
+	q := &driver.LogQuery{Collections: []string{h.t.Collection}, Keys: []string{h.v.Key}, ToNumber: h.v.Number + 1, Hints: driver.Hints{Ops: notPruned}, Fields: []string{}}
+	for v, err := range h.Document.store.all.Log(ctx, q) {
+		if err = cmp.Or(fromDriver(ctx, err), ended(ctx)); err != nil {
 			return 0, err
 		}
-		n++
+		if q.Hints.Hold(v) {
+			n--
+		}
 	}
 	return n, nil
 }

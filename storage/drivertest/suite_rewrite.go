@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ func (s *suite) rewriteTests() []test {
 		{"WhatWasRewrittenSinceStays", s.testRewriteAsRead},
 		{"BesideCommits", s.testRewriteBesideCommits},
 		{"APrunedVersionLoadsAsAny", s.testLoadPruned},
+		{"OfMostlyPrunedDocumentsTheRestIsFound", s.testLogOfFew},
 	}
 }
 
@@ -219,5 +221,44 @@ func (s *suite) testLoadPruned(t *testing.T) {
 	}
 	if got := f.get(driver.Ref{Key: "a", Number: 3}); got.Op != driver.OpPruned {
 		t.Errorf("it came back: %s", describe(got))
+	}
+}
+
+// Of a document of which most was pruned, what is left is found, with when it was superseded.
+func (s *suite) testLogOfFew(t *testing.T) {
+	f := s.fixture(t)
+	const n = 3000
+	kept := []int64{1, 2, 700, 1500, 1501, 2999, n}
+	vs := make([]driver.Version, n)
+	for i := range vs {
+		v := driver.Version{Collection: collection, Key: "a", Number: int64(i + 1), RecordedAt: driver.Instant(i + 1), Op: driver.OpPruned, Deleted: true}
+		if slices.Contains(kept, v.Number) {
+			v.Op, v.Deleted, v.Data = driver.OpImport, false, []byte(`{"n":1}`)
+		}
+		vs[i] = v
+	}
+	f.load(vs...)
+	for _, backward := range []bool{false, true} {
+		want := slices.Clone(kept)
+		if backward {
+			slices.Reverse(want)
+		}
+		for _, limit := range []int{0, 1, 3, len(want)} {
+			for _, fields := range [][]string{nil, {}} {
+				var got []int64
+				for _, v := range f.log(&driver.LogQuery{
+					Collections: []string{collection}, Keys: []string{"a"}, Hints: driver.Hints{Ops: []driver.Op{driver.OpImport, driver.OpUpdate}},
+					Backward: backward, Limit: limit, Fields: fields,
+				}) {
+					got = append(got, v.Number)
+					if end := driver.Instant(v.Number + 1); v.SupersededAt != end && (v.Number < n || v.SupersededAt != driver.Forever) {
+						t.Errorf("%s was superseded at %d", describe(v), v.SupersededAt)
+					}
+				}
+				if end := min(len(want), cmp.Or(limit, n)); !slices.Equal(got, want[:end]) {
+					t.Errorf("backward %v, limit %d: %v, want %v", backward, limit, got, want[:end])
+				}
+			}
+		}
 	}
 }

@@ -223,7 +223,7 @@ func TestGroupsAreFoundByAnIndex(t *testing.T) {
 				plan := ""
 				if err := s.read(t.Context(), func(c *conn) error {
 					st := newStream(s, q, s.byName["a"])
-					p, err := c.Prepare("EXPLAIN QUERY PLAN " + st.query(st.inIndex()))
+					p, err := c.Prepare("EXPLAIN QUERY PLAN " + st.query(st.inIndex(), 0))
 					if err != nil {
 						return err
 					}

@@ -239,29 +239,41 @@ const (
 	ofCollection = ` FROM versions v WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
 	ofGroup      = ofCollection + ` AND v.grp = ?7 AND ` + untimed
 	ofDocument   = ` FROM versions v WHERE v.id >= ?2 AND v.id < ?4`
+	ofOperations = ofDocument + ` AND (?7 >> v.op) & 1`
 )
 
-// query is the statement of a batch, of the versions of a group where it is not empty. Its limit is given with + 0, as in countOf.
-func (st *stream) query(group string) string {
+// rowsForOne is in how many rows a statement looks for each version of a batch that is of some operations: while
+// it runs it is not interrupted.
+const rowsForOne = 64
+
+// query is the statement of a batch, of the versions of a group where it is not empty, and of operations where
+// they are not 0. Its limit is given with + 0, as in countOf.
+func (st *stream) query(group string, operations int64) string {
 	columns, of, order := logRows, ofCollection, ` ORDER BY v.at, v.key LIMIT ?6 + 0`
 	switch {
-	case st.doc != 0 && noData(st.q):
+	case noData(st.q) && st.doc != 0 && operations == 0:
 		columns = logHeads
-	case st.doc != 0:
-		columns = logOfDocument
 	case noData(st.q):
 		columns = logWithoutData
+	case st.doc != 0 && operations == 0:
+		columns = logOfDocument
+	}
+	if st.doc != 0 {
+		of = ofDocument
 	}
 	switch {
 	case st.doc != 0 && st.q.Backward:
-		of, order = ofDocument, ` ORDER BY v.id DESC LIMIT ?6 + 0`
+		order = ` ORDER BY v.id DESC LIMIT ?6 + 0`
 	case st.doc != 0:
-		of, order = ofDocument, ` ORDER BY v.id LIMIT ?6 + 0`
+		order = ` ORDER BY v.id LIMIT ?6 + 0`
 	case st.q.Backward:
 		order = ` ORDER BY v.at DESC, v.key DESC LIMIT ?6 + 0`
 	}
-	if group != "" {
+	switch {
+	case group != "":
 		of = ofGroup
+	case operations != 0:
+		of = ofOperations
 	}
 	return columns + of + order
 }
@@ -282,14 +294,29 @@ func (st *stream) inIndex() string {
 
 // read reads a batch.
 func (st *stream) read(c *conn) error {
-	group := st.inIndex()
-	s, err := c.Prepare(st.query(group))
+	group, operations := st.inIndex(), int64(0)
+	low, high := st.low, st.high
+	if st.doc != 0 {
+		for _, op := range st.q.Hints.Ops {
+			operations |= 1 << op
+		}
+		switch {
+		case operations != 0 && st.q.Backward:
+			low = max(low, high-rowsForOne*int64(st.batch))
+		case operations != 0:
+			high = min(high, low+rowsForOne*int64(st.batch))
+		}
+	}
+	s, err := c.Prepare(st.query(group, operations))
 	if err != nil {
 		return err
 	}
 	if st.doc != 0 {
-		s.BindInt64(2, st.low)
-		s.BindInt64(4, st.high)
+		s.BindInt64(2, low)
+		s.BindInt64(4, high)
+		if operations != 0 {
+			s.BindInt64(7, operations)
+		}
 	} else {
 		s.BindInt64(1, st.coll.id)
 		s.BindInt64(2, int64(st.from.at))
@@ -301,6 +328,7 @@ func (st *stream) read(c *conn) error {
 		}
 	}
 	s.BindInt64(6, int64(st.batch))
+	beside := st.doc != 0 && operations == 0 // the next version of a document is the next row
 	var first, before, last *driver.Version
 	id, n, size := int64(0), 0, 0
 	row, err := s.Step()
@@ -312,9 +340,9 @@ func (st *stream) read(c *conn) error {
 		n++
 		id = s.ColumnInt64(colID)
 		switch {
-		case st.doc == 0 && !s.ColumnIsNull(colNext):
+		case !beside && !s.ColumnIsNull(colNext):
 			last.SupersededAt = driver.Instant(s.ColumnInt64(colNext))
-		case st.doc == 0:
+		case !beside:
 		case before == nil:
 			first = last
 		case st.q.Backward:
@@ -331,22 +359,29 @@ func (st *stream) read(c *conn) error {
 		size += last.Size()
 		st.rows = append(st.rows, last)
 	}
-	st.ended = n < st.batch && !row
-	if err := finish(s, err); err != nil || last == nil {
+	if err := finish(s, err); err != nil {
 		return err
 	}
 	newest, after := last, id+1
 	if st.q.Backward {
 		newest, after = first, st.high
 	}
-	if st.doc != 0 && after < st.end { // that row was not read
+	if last != nil && beside && after < st.end { // that row was not read
 		at, err := c.integer(`SELECT at FROM versions WHERE id = ?1`, after)
 		if err != nil {
 			return err
 		}
 		newest.SupersededAt = driver.Instant(at)
 	}
-	st.pass(id, last)
+	switch through := !row && n < st.batch; {
+	case through && st.q.Backward:
+		st.high = low
+	case through:
+		st.low = high
+	case last != nil:
+		st.pass(id, last)
+	}
+	st.ended = !row && n < st.batch && (st.doc == 0 || st.low >= st.high)
 	return nil
 }
 
