@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -52,7 +53,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	q := logOf(d.t, d.v.Key, 0, state.Number)
 	q.Hints.Changed, q.Backward = stored, true
 	var last *driver.Version
-	if b.open > 0 {
+	for more := b.open > 0; more; {
+		more = false
+		open, looked := b.open, 0
 		for e, err := range s.entries(ctx, q) {
 			if err != nil {
 				return nil, err
@@ -61,7 +64,10 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 				break
 			}
 			b.version(e)
-			if last = e.version; b.open == 0 {
+			last = e.version
+			if looked++; b.open == 0 || looked >= beforeNarrowed && b.open < open {
+				after := last.Position()
+				q.After, q.Hints.Changed, more = &after, b.unexplained(), b.open > 0
 				break
 			}
 		}
@@ -70,10 +76,14 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err != nil {
 		return nil, err
 	}
-	if oldest != nil {
-		last = oldest
-	}
-	if b.open > 0 && last != nil { // the oldest version that is left holds the rest
+	if b.open > 0 { // the oldest version that is left holds the rest
+		if last = cmp.Or(oldest, last); oldest == nil {
+			first, err := s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, Number: 1}, nil)
+			if err != nil {
+				return nil, err
+			}
+			last = cmp.Or(first, last)
+		}
 		for _, f := range b.fields {
 			f.explain(last)
 		}
@@ -102,6 +112,20 @@ type trackedField struct {
 	f     *record.Field
 	entry *FieldBlame
 	tree  *tracked
+}
+
+// beforeNarrowed is how many versions are read before the log is asked only for those that
+// changed fields that are not explained yet.
+const beforeNarrowed = 64
+
+// unexplained are the stored names of the fields that are not fully explained.
+func (b *blame) unexplained() (names []string) {
+	for _, f := range b.fields {
+		if !f.done() {
+			names = append(names, f.f.Stored)
+		}
+	}
+	return names
 }
 
 func (f *trackedField) done() bool { return f.entry.v != nil && f.tree.open == 0 }

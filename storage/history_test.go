@@ -5,8 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -368,6 +371,66 @@ func TestBlameStopsEarly(t *testing.T) {
 	}
 	if read > 2 { // and the one before
 		t.Errorf("read %d versions for one field that changed in the last", read)
+	}
+}
+
+// Of a long history, blame reads only the versions that changed what is not explained yet.
+func TestBlameOfALongHistory(t *testing.T) {
+	e := newEnv(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	values := map[string]string{"name": `"a"`}
+	last := map[string]int{} // the version that set the member of the name
+	versions := 0
+	load := func(changed map[string]string) {
+		versions++
+		for name, value := range changed {
+			if values[name] != value || last[name] == 0 {
+				values[name], last[name] = value, versions
+			}
+		}
+		parts := []string{}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			parts = append(parts, fmt.Sprintf("%q:%s", name, values[name]))
+		}
+		e.load("software", "a", "{"+strings.Join(parts, ",")+"}")
+	}
+	load(map[string]string{"name": `"a"`, "tags": `["x"]`, "website_url": `"w"`, "stargazers_count": "0"})
+	for i := range 700 {
+		changed := map[string]string{"stargazers_count": strconv.Itoa(i + 1)}
+		for name, often := range map[string]int{"website_url": 100, "tags": 300, "current_release": 200} {
+			if random.IntN(often) == 0 {
+				changed[name] = map[string]string{"website_url": fmt.Sprintf(`"w%d"`, i), "tags": fmt.Sprintf(`["x","y%d"]`, i), "current_release": fmt.Sprintf(`{"tag":"v%d"}`, i)}[name]
+			}
+		}
+		load(changed)
+	}
+	d := e.get("a")
+	read := 0
+	e.engine.Engine = &counted{Engine: e.engine.Engine, entries: &read}
+	blame := func(fields ...string) (out []string) {
+		for _, b := range must(e.store.Blame(e.begin(), d.Document, fields))(t) {
+			out = append(out, fmt.Sprintf("%s v%d", b.Path, b.Version()))
+		}
+		return out
+	}
+	got := blame()
+	for path, name := range map[string]string{"/name": "name", "/tags": "tags", "/websiteUrl": "website_url", "/stars": "stargazers_count", "/currentRelease": "current_release"} {
+		if n := last[name]; n > 0 && !slices.Contains(got, fmt.Sprintf("%s v%d", path, n)) {
+			t.Errorf("%s was set by version %d: %q", path, n, got)
+		}
+	}
+	if !slices.Contains(got, "/tags/0 v1") {
+		t.Errorf("an element that has not changed: %q", got)
+	}
+	if read > 150 {
+		t.Errorf("read %d of %d versions", read, versions)
+	}
+	var each []string
+	for _, f := range e.store.ByCollection()["software"].Object.Fields {
+		each = append(each, blame(f.Name)...)
+	}
+	if diff := cmp.Diff(each, got); diff != "" {
+		t.Errorf("all at once, and one by one (-one by one):\n%s", diff)
 	}
 }
 
