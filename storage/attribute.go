@@ -34,17 +34,20 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		}
 		return nil
 	}
-	q := logOf(t, newer.Key, first+1, newer.Number)
-	q.Backward = true
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)
-		if name := t.Object.Field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
-			q.Hints.Changed = append(q.Hints.Changed, name)
+	}
+	members := func() (names []string) {
+		for _, d := range open {
+			if name := t.Object.Field(d.change.Field).Stored; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
+		return names
 	}
 	all, made := open, newEffects(open)
-	for e, err := range s.entries(ctx, q) {
+	for e, err := range s.changesOf(ctx, logOf(t, newer.Key, first+1, newer.Number), members) {
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if inDraft(d.t, d.v) {
 		return nil, fault.BadInput("blame: no version has set what is in a draft; ask for its changesFromBase")
 	}
-	stored, err := storedNames(d.t, "fields", fields)
+	_, err := storedNames(d.t, "fields", fields)
 	if err != nil || noneOf(fields) {
 		return []*FieldBlame{}, err
 	}
@@ -50,13 +50,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err != nil {
 		return nil, err
 	}
-	q := logOf(d.t, d.v.Key, 0, state.Number)
-	q.Hints.Changed, q.Backward = stored, true
 	var last *driver.Version
-	for more := b.open > 0; more; {
-		more = false
-		open, looked := b.open, 0
-		for e, err := range s.entries(ctx, q) {
+	if b.open > 0 {
+		for e, err := range s.changesOf(ctx, logOf(d.t, d.v.Key, 0, state.Number), b.unexplained) {
 			if err != nil {
 				return nil, err
 			}
@@ -64,10 +60,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 				break
 			}
 			b.version(e)
-			last = e.version
-			if looked++; b.open == 0 || looked >= beforeNarrowed && b.open < open {
-				after := last.Position()
-				q.After, q.Hints.Changed, more = &after, b.unexplained(), b.open > 0
+			if last = e.version; b.open == 0 {
 				break
 			}
 		}
@@ -113,10 +106,6 @@ type trackedField struct {
 	entry *FieldBlame
 	tree  *tracked
 }
-
-// beforeNarrowed is how many versions are read before the log is asked only for those that
-// changed fields that are not explained yet.
-const beforeNarrowed = 64
 
 // unexplained are the stored names of the fields that are not fully explained.
 func (b *blame) unexplained() (names []string) {

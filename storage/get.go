@@ -396,6 +396,35 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry
 	}
 }
 
+// beforeNarrowed is how many versions changesOf yields before it asks again for fewer.
+const beforeNarrowed = 64
+
+// changesOf is entries, the newest first, of those that changed any of the members whose stored names a
+// function returns: fewer of them as what changed others is found.
+func (s *Store) changesOf(ctx context.Context, q *driver.LogQuery, names func() []string) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		asked := *q
+		asked.Backward, asked.Hints.Changed = true, names()
+		for more := true; more; {
+			more = false
+			n := 0
+			for e, err := range s.entries(ctx, &asked) {
+				if !yield(e, err) {
+					return
+				}
+				if n++; n%beforeNarrowed > 0 {
+					continue
+				}
+				if left := names(); len(left) < len(asked.Hints.Changed) {
+					after := e.version.Position()
+					asked.After, asked.Hints.Changed, more = &after, left, true
+					break
+				}
+			}
+		}
+	}
+}
+
 // withBefore returns versions of a log, from one place to another, with those before them.
 func (s *Store) withBefore(ctx context.Context, q *driver.LogQuery, read []*driver.Version, from, to int) ([]entry, error) {
 	list := make([]entry, 0, to-from)
