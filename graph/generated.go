@@ -7747,7 +7747,7 @@ func (ec *executionContext) _DocumentDiff_before(ctx context.Context, field grap
 			return ec.fieldContext_DocumentDiff_before(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Before, nil
+			return obj.Before(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
@@ -7758,7 +7758,7 @@ func (ec *executionContext) _DocumentDiff_before(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_before(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
+	return graphql.NewScalarFieldContext("DocumentDiff", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _DocumentDiff_after(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentDiff) (ret graphql.Marshaler) {
@@ -7770,7 +7770,7 @@ func (ec *executionContext) _DocumentDiff_after(ctx context.Context, field graph
 			return ec.fieldContext_DocumentDiff_after(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.After, nil
+			return obj.After(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
@@ -7781,7 +7781,7 @@ func (ec *executionContext) _DocumentDiff_after(ctx context.Context, field graph
 	)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_after(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
+	return graphql.NewScalarFieldContext("DocumentDiff", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _DocumentDiff_changes(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentDiff) (ret graphql.Marshaler) {

@@ -55,7 +55,13 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		if err != nil {
 			return err
 		}
-		if open = made.explain(open); len(open) == 0 {
+		open = made.explain(open)
+		if made.explains { // each change of it has the document that it left
+			if err := s.keep(ctx, e.version.Size()); err != nil {
+				return err
+			}
+		}
+		if len(open) == 0 {
 			break
 		}
 	}
@@ -111,6 +117,7 @@ func (d *difference) part() effect {
 // Looking one up takes the same time however many there are.
 type effects struct {
 	v           *driver.Version   // nil: it made no visible change
+	explains    bool              // a difference, as far as is known
 	whole, part map[effect]*int   // how many changes did this and explain nothing yet
 	counts      []int             // which those are
 	places      map[string]*place // patterns, and those above them
@@ -149,7 +156,7 @@ func newEffects(open []*difference) *effects {
 func (made *effects) of(v *driver.Version, changes iter.Seq[record.Change]) {
 	clear(made.counts)
 	clear(made.found)
-	made.v = nil
+	made.v, made.explains = nil, false
 	for c := range changes {
 		made.v = v
 		made.pattern, _ = appendPattern(made.pattern[:0], c.Path)
@@ -188,7 +195,7 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 			*n--
 			add(made.part[effect{pattern: d.pattern, old: d.old}], -1)
 			add(made.part[effect{pattern: d.pattern, now: d.now}], -1)
-			d.how, d.best = exact, made.v
+			d.how, d.best, made.explains = exact, made.v, true
 		}
 	}
 	for _, d := range open {
@@ -197,9 +204,9 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 		}
 		if n := made.part[d.part()]; (d.sets || d.element) && *n > 0 {
 			*n--
-			d.how, d.best = exact, made.v
+			d.how, d.best, made.explains = exact, made.v, true
 		} else if how := made.like(d.pattern); how > d.how {
-			d.how, d.best = how, made.v
+			d.how, d.best, made.explains = how, made.v, true
 		}
 		if d.how != exact && (d.how == unlike || d.inList) {
 			left = append(left, d)

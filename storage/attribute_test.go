@@ -131,8 +131,8 @@ func TestDiffFromNothing(t *testing.T) {
 	d, before := e.get("a"), first-1
 	nothing := storage.VersionRef{AsOf: &before}
 	got := must(e.store.Diff(e.begin(), d.Document, nothing, nil))(t)
-	if got.From != nil || got.To.Number() != 2 || string(got.Before) != "null" {
-		t.Errorf("from %v to %v, before %s", got.From, got.To, got.Before)
+	if got.From != nil || got.To.Number() != 2 || string(got.Before()) != "null" {
+		t.Errorf("from %v to %v, before %s", got.From, got.To, got.Before())
 	}
 	if diff := cmp.Diff(`[{"op":"replace","path":"","value":{}},{"op":"add","path":"/name","value":"b"},{"op":"add","path":"/stars","value":1}]`, string(got.JSONPatch())); diff != "" {
 		t.Error(diff)
@@ -143,8 +143,8 @@ func TestDiffFromNothing(t *testing.T) {
 		}
 	}
 	got = must(e.store.Diff(e.begin(), d.Document, storage.VersionRef{Version: ptr(1)}, &nothing))(t)
-	if got.To != nil || string(got.After) != "null" || !strings.HasSuffix(string(got.JSONPatch()), `{"op":"replace","path":"","value":null}]`) {
-		t.Errorf("to %v, after %s by %s", got.To, got.After, got.JSONPatch())
+	if got.To != nil || string(got.After()) != "null" || !strings.HasSuffix(string(got.JSONPatch()), `{"op":"replace","path":"","value":null}]`) {
+		t.Errorf("to %v, after %s by %s", got.To, got.After(), got.JSONPatch())
 	}
 	if c := must(got.Changes())(t); len(c) != 1 || c[0].Version() != 1 {
 		t.Errorf("taken back: %v", lines(c))

@@ -150,6 +150,9 @@ func newBlame(t *record.Type, state []byte, names []string, part func(leaf bool)
 
 // version explains what the entry's version set. Entries come newest first.
 func (b *blame) version(e entry) {
+	head := *e.version // what is explained does not keep the document, which may be large
+	head.Data, head.Notes = nil, nil
+	v := &head
 	now, nowAt := e.version.Data, b.nowAt
 	if !bytes.Equal(b.now, now) || nowAt == nil {
 		nowAt = record.Index(b.t.Object, now)
@@ -169,9 +172,9 @@ func (b *blame) version(e entry) {
 			continue
 		}
 		if f.entry.v == nil {
-			f.entry.v = e.version
+			f.entry.v = v
 		}
-		f.tree.step(was, is, e.version)
+		f.tree.step(was, is, v)
 		if f.done() {
 			b.open--
 		}

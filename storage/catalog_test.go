@@ -167,8 +167,8 @@ func checkTruth(t *testing.T, s *storage.Store, path string) {
 		for _, m := range diff.Members(want) {
 			renamed = append(append(renamed, `,"`+m.Name+`_":`...), m.Value...)
 		}
-		if d.Version() != line.Version || !normal.Equal([]byte("{"+strings.TrimPrefix(string(renamed), ",")+"}"), got.After) {
-			t.Errorf("%s as of %s is version %d, not %d: %s", line.ID, at, d.Version(), line.Version, got.After)
+		if d.Version() != line.Version || !normal.Equal([]byte("{"+strings.TrimPrefix(string(renamed), ",")+"}"), got.After()) {
+			t.Errorf("%s as of %s is version %d, not %d: %s", line.ID, at, d.Version(), line.Version, got.After())
 		}
 	}
 }

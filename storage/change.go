@@ -91,12 +91,19 @@ func (b *FieldBlame) AtOrBefore() bool { return b.atOrBefore }
 type DocumentDiff struct {
 	// From and To are nil for a moment before the first version.
 	From, To *VersionInfo
-	// Before and After are the states in GraphQL names; JSON null where the
-	// document did not exist, or was deleted.
-	Before, After json.RawMessage
+
+	t             *record.Type
+	before, after *driver.Version
 	changes       func() ([]*FieldChange, error)
 	patch         func() json.RawMessage
 }
+
+// Before is the state that the difference begins with, in GraphQL names; JSON null where the
+// document did not exist, or was deleted.
+func (d *DocumentDiff) Before() json.RawMessage { return visibleState(d.t, d.before) }
+
+// After is the state that the difference leads to, as Before.
+func (d *DocumentDiff) After() json.RawMessage { return visibleState(d.t, d.after) }
 
 // JSONPatch leads from Before to After (RFC 6902).
 func (d *DocumentDiff) JSONPatch() json.RawMessage { return d.patch() }

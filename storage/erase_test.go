@@ -157,8 +157,8 @@ func TestErase(t *testing.T) {
 		t.Errorf("the changelog: %s", cmp.Diff(want, got))
 	}
 	d := must(e.store.Diff(ctx, now.Document, storage.VersionRef{Version: ptr(2)}, &storage.VersionRef{Version: ptr(3)}))(t)
-	if strings.Contains(string(d.Before)+string(d.After)+string(d.JSONPatch()), "asof:") || !strings.Contains(string(d.Before), `"description":null`) {
-		t.Errorf("the difference from %s to %s: %s", d.Before, d.After, d.JSONPatch())
+	if strings.Contains(string(d.Before())+string(d.After())+string(d.JSONPatch()), "asof:") || !strings.Contains(string(d.Before()), `"description":null`) {
+		t.Errorf("the difference from %s to %s: %s", d.Before(), d.After(), d.JSONPatch())
 	}
 	for _, b := range must(e.store.Blame(ctx, v3.Document, nil))(t) {
 		if strings.Contains(b.Path+string(b.Value), "asof:") {

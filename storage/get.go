@@ -342,7 +342,7 @@ func (e entry) begins() bool { return e.before != nil && e.before.Op == driver.O
 const (
 	firstEntries = 2
 	mostEntries  = 128
-	entryBytes   = 4 << 20
+	entryBytes   = 1 << 20
 )
 
 // entries is readLog with the version before each: the one beside it in the log, where that is the one, and else
@@ -357,7 +357,12 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry
 				yield(entry{}, err)
 				return false
 			}
-			for _, e := range list {
+			previous = min(1, end)
+			left := copy(read, read[end-previous:])
+			clear(read[left:]) // versions may be large
+			read = read[:left]
+			for i, e := range list {
+				list[i] = entry{}
 				if err := ended(ctx); err != nil { // what is made of each takes time
 					yield(entry{}, err)
 					return false
@@ -366,8 +371,6 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry
 					return false
 				}
 			}
-			previous = min(1, end)
-			read = append(read[:0], read[end-previous:]...)
 			return true
 		}
 		most, size := firstEntries, 0

@@ -446,13 +446,13 @@ func TestDiff(t *testing.T) {
 	if diff := cmp.Diff([]string{`REPLACE /name "a" -> "b"`, `ADD /websiteUrl -> "w"`, `ADD /tags/0 -> "y"`, `REMOVE /currentRelease {"tag":"v1"}`}, lines(must(got.Changes())(t))); diff != "" {
 		t.Error(diff)
 	}
-	if got.From.Number() != 1 || got.To.Number() != 2 || string(got.Before) != `{"name":"a","tags":["x"],"currentRelease":{"tag":"v1"}}` {
-		t.Errorf("diff %+v, before %s", got, got.Before)
+	if got.From.Number() != 1 || got.To.Number() != 2 || string(got.Before()) != `{"name":"a","tags":["x"],"currentRelease":{"tag":"v1"}}` {
+		t.Errorf("diff %+v, before %s", got, got.Before())
 	}
 	for from := 1; from <= 4; from++ {
 		for to := 1; to <= 4; to++ {
 			got := must(e.store.Diff(ctx, d.Document, storage.VersionRef{Version: &from}, &storage.VersionRef{Version: &to}))(t)
-			if string(got.Before) == "null" || string(got.After) == "null" {
+			if string(got.Before()) == "null" || string(got.After()) == "null" {
 				// The library patches objects only: begin behind the step that makes one, end before the one that removes it.
 				var ops []map[string]any
 				if err := json.Unmarshal(got.JSONPatch(), &ops); err != nil {
@@ -494,12 +494,12 @@ func checkPatch(t *testing.T, d *storage.DocumentDiff) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.Apply(d.Before)
+	out, err := p.Apply(d.Before())
 	if err != nil {
-		t.Fatalf("%s does not apply to %s: %v", d.JSONPatch(), d.Before, err)
+		t.Fatalf("%s does not apply to %s: %v", d.JSONPatch(), d.Before(), err)
 	}
-	if out, err = normal.Object(out); err != nil || !normal.Equal(out, d.After) {
-		t.Fatalf("%s makes %s of %s, not %s", d.JSONPatch(), out, d.Before, d.After)
+	if out, err = normal.Object(out); err != nil || !normal.Equal(out, d.After()) {
+		t.Fatalf("%s makes %s of %s, not %s", d.JSONPatch(), out, d.Before(), d.After())
 	}
 }
 

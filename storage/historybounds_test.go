@@ -48,7 +48,7 @@ func TestDiffOfAPinnedReadShowsNothingLater(t *testing.T) {
 			if err != nil {
 				said = append(said, err.Error())
 			} else {
-				said = append(said, string(got.Before)+string(got.After))
+				said = append(said, string(got.Before())+string(got.After()))
 			}
 		}
 		return said

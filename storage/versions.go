@@ -75,11 +75,8 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 		return nil, err
 	}
 	return &DocumentDiff{
-		From:   s.info(d.t, before, d.seen),
-		To:     s.info(d.t, after, d.seen),
-		Before: visibleState(d.t, before),
-		After:  visibleState(d.t, after),
-		patch:  sync.OnceValue(func() json.RawMessage { return jsonPatch(changes, !live(before), !live(after)) }),
+		From: s.info(d.t, before, d.seen), To: s.info(d.t, after, d.seen), t: d.t, before: before, after: after,
+		patch: sync.OnceValue(func() json.RawMessage { return jsonPatch(changes, !live(before), !live(after)) }),
 		changes: sync.OnceValues(func() ([]*FieldChange, error) {
 			if len(changes) == 0 {
 				return []*FieldChange{}, nil

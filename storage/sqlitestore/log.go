@@ -50,6 +50,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(*dri
 			return err
 		}
 		v := first.rows[0]
+		first.rows[0] = nil // a version may be large
 		first.rows = first.rows[1:]
 		if !yield(v, nil) {
 			return nil
