@@ -227,8 +227,8 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	return s, nil
 }
 
-// pageCache is the size of each connection's cache of pages, in KiB.
-const pageCache = 4 << 10
+// pageCache is the size of each connection's cache of pages, in KiB. A request can use three of them.
+const pageCache = 2 << 10
 
 // busyTimeout is how long to wait for another program that writes to the file or
 // runs a checkpoint. Readers never wait in WAL mode.

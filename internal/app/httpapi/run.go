@@ -336,6 +336,7 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return oc, gqlerror.List{variableError(oc.Operation, wrong)}
 	}
+	params.Variables = nil // not all of them may be used
 	plainLists(oc.Variables)
 	if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
