@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,6 +77,34 @@ func TestDeepChangesCountMore(t *testing.T) {
 		if (err != nil) != refused {
 			t.Errorf("two changes of %s: %v", value, err)
 		}
+	}
+}
+
+// What a blame explains knows its version, and does not keep the document that this left.
+func TestBlameKeepsNoDocuments(t *testing.T) {
+	e := newEnv(t)
+	const versions, size = 30, 200_000
+	for version := range versions {
+		var months []string
+		for month := range version + 1 {
+			months = append(months, fmt.Sprintf(`"%d":1`, month))
+		}
+		e.load("software", "a", fmt.Sprintf(`{"name":%q,"commit_history":{%s}}`, strings.Repeat(strconv.Itoa(version%10), size), strings.Join(months, ",")))
+	}
+	d, ctx := e.get("a").Document, e.begin()
+	blame := must(e.store.Blame(ctx, d, []string{"commitHistory"}))(t)
+	heap := func() int64 {
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		return int64(now.HeapAlloc)
+	}
+	with := heap()
+	if len(blame) != versions+1 || blame[1].Version() != 1 {
+		t.Fatalf("explained: %d, the first by version %d", len(blame), blame[1].Version())
+	}
+	if without := heap(); with-without > versions*size/2 {
+		t.Errorf("a blame of %d versions keeps %d bytes", versions, with-without)
 	}
 }
 
@@ -203,6 +232,19 @@ func TestDetailsTakeMemory(t *testing.T) {
 	}
 	if err := versions(); err != nil || kept < 2*len(members(0, 50)) {
 		t.Errorf("%d bytes for two versions: %v", kept, err)
+	}
+	// The changes of a difference have the documents that the versions left which made them.
+	for version := range 4 {
+		e.load("software", "long", fmt.Sprintf(`{"name":%q,"stargazers_count":%d}`, strings.Repeat(strconv.Itoa(version), 10_000), version))
+	}
+	attributed := func(from int) int {
+		d := must(e.store.Diff(e.begin(), e.get("long").Document, storage.VersionRef{Version: &from}, nil))(t)
+		kept = 0
+		must(d.Changes())(t)
+		return kept
+	}
+	if last, all := attributed(3), attributed(1); last != 0 || all < 10_000 || all > 30_000 {
+		t.Errorf("%d bytes for the difference that one version made, %d for that of three", last, all)
 	}
 	blame := func() error {
 		kept = 0
