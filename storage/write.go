@@ -94,7 +94,7 @@ func Unwritten(err error) error {
 	if !ok || e.Code != fault.CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
 		return err
 	}
-	return &fault.Error{Code: e.Code, Message: e.Message + nothing, Cause: err}
+	return &fault.Error{Code: e.Code, Message: e.Message + nothing, Cause: e.Cause}
 }
 
 // Create makes a document that does not exist: a *Success[T], or a *Conflict[T]
@@ -383,7 +383,7 @@ func (m *mutation) named(err error) error {
 	if !ok {
 		message = ": " + message
 	}
-	return &fault.Error{Code: e.Code, Message: m.path + message, Cause: err}
+	return &fault.Error{Code: e.Code, Message: m.path + message, Cause: e.Cause}
 }
 
 // prepare finds out what a mutation comes to. Where the engine remembers the expected

@@ -174,7 +174,7 @@ func (x *exchange) statusOf(run *run, response *graphql.Response) int {
 		return http.StatusOK
 	case errors.Is(run.ctx.Err(), context.Canceled):
 		return statusCancelled
-	case run.ctx.Err() != nil:
+	case run.ctx.Err() != nil && codeOf(response.Errors[0]) == CodeUnavailable:
 		return http.StatusGatewayTimeout
 	}
 	status := statusOf(response.Errors)

@@ -114,6 +114,9 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	if r.oc.Operation.Operation == ast.Mutation {
 		r.op.limits = r.op.limits.halfAnswer() // what it writes is in memory, too
 	}
+	if r.oc.Operation.Operation != ast.Subscription { // whose events are read as operations of their own
+		params.Variables = nil // those that are not used are not kept
+	}
 	// A mutation that asks for pages, blames or differences of what it changed may read as much
 	// as a query, and has a query's place and time.
 	write := r.oc.Operation.Operation == ast.Mutation && !r.op.expected.reads
@@ -336,7 +339,6 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return oc, gqlerror.List{variableError(oc.Operation, wrong)}
 	}
-	params.Variables = nil // not all of them may be used
 	plainLists(oc.Variables)
 	if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}

@@ -144,7 +144,7 @@ func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(e
 	r.op.took = h.cfg.Now().Sub(r.op.start)
 	r.executed(0, false) // how long it took to begin says nothing of its events
 	r.op.opContext.end()
-	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode([]any{r.oc.Variables, r.params.Extensions}))
+	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode([]any{r.params.Variables, r.params.Extensions}))
 	if r.op.hold.Grow(r.base) != nil {
 		r.op.errors = outOfMemory().list()
 		ended(r.op.errors)
