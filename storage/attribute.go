@@ -46,8 +46,10 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		}
 		return names
 	}
+	q := logOf(t, newer.Key, first+1, newer.Number)
+	q.Hints.Changed = members()
 	all, made := open, newEffects(open)
-	for e, err := range s.changesOf(ctx, logOf(t, newer.Key, first+1, newer.Number), members) {
+	for e, err := range s.changesOf(ctx, q, members) {
 		if err != nil {
 			return err
 		}

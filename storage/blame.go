@@ -31,7 +31,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if inDraft(d.t, d.v) {
 		return nil, fault.BadInput("blame: no version has set what is in a draft; ask for its changesFromBase")
 	}
-	_, err := storedNames(d.t, "fields", fields)
+	stored, err := storedNames(d.t, "fields", fields)
 	if err != nil || noneOf(fields) {
 		return []*FieldBlame{}, err
 	}
@@ -50,9 +50,11 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err != nil {
 		return nil, err
 	}
+	q := logOf(d.t, d.v.Key, 0, state.Number)
+	q.Hints.Changed = stored
 	var last *driver.Version
 	if b.open > 0 {
-		for e, err := range s.changesOf(ctx, logOf(d.t, d.v.Key, 0, state.Number), b.unexplained) {
+		for e, err := range s.changesOf(ctx, q, b.unexplained) {
 			if err != nil {
 				return nil, err
 			}
@@ -75,7 +77,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 			if err != nil {
 				return nil, err
 			}
-			last = cmp.Or(first, last)
+			if live(first) { // else it may not be read
+				last = first
+			}
 		}
 		for _, f := range b.fields {
 			f.explain(last)

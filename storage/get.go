@@ -402,12 +402,14 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry
 // beforeNarrowed is how many versions changesOf yields before it asks again for fewer.
 const beforeNarrowed = 64
 
-// changesOf is entries, the newest first, of those that changed any of the members whose stored names a
-// function returns: fewer of them as what changed others is found.
+// changesOf is entries, the newest first, for what looks for those that changed any of the members whose
+// stored names a function returns: as there are fewer of them, it leaves out what did not. It yields
+// all to those who may not read some versions, for whom what changed is found with another read of each.
 func (s *Store) changesOf(ctx context.Context, q *driver.LogQuery, names func() []string) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		asked := *q
-		asked.Backward, asked.Hints.Changed = true, names()
+		asked, left := *q, len(names())
+		asked.Backward = true
+		w := s.guard.view(ctx, q.Collections[0])
 		for more := true; more; {
 			more = false
 			n := 0
@@ -415,12 +417,12 @@ func (s *Store) changesOf(ctx context.Context, q *driver.LogQuery, names func() 
 				if !yield(e, err) {
 					return
 				}
-				if n++; n%beforeNarrowed > 0 {
+				if n++; n%beforeNarrowed > 0 || w != nil && w.rows != nil {
 					continue
 				}
-				if left := names(); len(left) < len(asked.Hints.Changed) {
+				if open := names(); len(open) < left {
 					after := e.version.Position()
-					asked.After, asked.Hints.Changed, more = &after, left, true
+					asked.After, asked.Hints.Changed, left, more = &after, open, len(open), true
 					break
 				}
 			}
