@@ -82,7 +82,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 			}
 		}
 		for _, f := range b.fields {
-			f.explain(last)
+			if last != nil {
+				f.explain(last)
+			}
 		}
 	}
 	entries := b.entries()
