@@ -28,11 +28,21 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 	if older != nil {
 		first = older.Number
 	}
-	if newer.Number == first+1 { // the usual case needs no look
-		for _, c := range changes {
-			c.v = newer
-		}
+	for _, c := range changes {
+		c.v = newer
+	}
+	if newer.Number == first+1 || newer.Deleted && newer.Changed == nil { // the usual case needs no look; nor does what became unreadable
 		return nil
+	}
+	oldest, err := s.afterPruned(ctx, t, newer.Key, newer.Number)
+	if err != nil {
+		return err
+	}
+	if oldest != nil && oldest.Number > first+1 { // it is the first of which anything is known
+		first = oldest.Number - 1
+		for _, c := range changes {
+			c.v = oldest
+		}
 	}
 	open := make([]*difference, len(changes))
 	for i, c := range changes {

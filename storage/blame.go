@@ -52,24 +52,32 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	}
 	q := logOf(d.t, d.v.Key, 0, state.Number)
 	q.Hints.Changed = stored
+	oldest, err := s.afterPruned(ctx, d.t, d.v.Key, state.Number)
+	if err != nil {
+		return nil, err
+	}
+	if oldest != nil { // who looks for changes of some fields is not stopped by a gap behind a version without any
+		q.FromNumber = oldest.Number
+	}
 	var last *driver.Version
 	if b.open > 0 {
 		for e, err := range s.changesOf(ctx, q, b.unexplained) {
 			if err != nil {
 				return nil, err
 			}
-			if e.begins() {
+			if e.begins() { // also where it was pruned meanwhile
+				oldest = e.version
 				break
 			}
-			b.version(e)
+			if b.version(e) {
+				if err := s.keep(ctx, e.version.Size()-len(e.version.Data)); err != nil { // its message may be long
+					return nil, err
+				}
+			}
 			if last = e.version; b.open == 0 {
 				break
 			}
 		}
-	}
-	oldest, err := s.afterPruned(ctx, d.t, d.v.Key, state.Number)
-	if err != nil {
-		return nil, err
 	}
 	if b.open > 0 { // the oldest version that is left holds the rest
 		if last = cmp.Or(oldest, last); oldest == nil {
@@ -154,8 +162,8 @@ func newBlame(t *record.Type, state []byte, names []string, part func(leaf bool)
 	return b, nil
 }
 
-// version explains what the entry's version set. Entries come newest first.
-func (b *blame) version(e entry) {
+// version explains what the entry's version set, and reports whether it did. Entries come newest first.
+func (b *blame) version(e entry) (explains bool) {
 	head := *e.version // what is explained does not keep the document, which may be large
 	head.Data, head.Notes = nil, nil
 	v := &head
@@ -178,14 +186,17 @@ func (b *blame) version(e entry) {
 			continue
 		}
 		if f.entry.v == nil {
-			f.entry.v = v
+			f.entry.v, explains = v, true
 		}
+		open := f.tree.open
 		f.tree.step(was, is, v)
+		explains = explains || f.tree.open < open
 		if f.done() {
 			b.open--
 		}
 	}
 	b.now, b.nowAt = old, oldAt
+	return explains
 }
 
 func (b *blame) entries() []*FieldBlame {

@@ -170,10 +170,10 @@ func (m *migrated) after(v *driver.Version) *driver.Version {
 
 // changed are the names of the members that a version may have changed, in today's form.
 func (m *migrated) changed(names []string) []string {
-	if len(names) == 0 {
+	if len(names) == 0 && m.touched != nil {
 		return names
 	}
-	if m.touched == nil { // only the migration knows
+	if m.touched == nil { // only the migration knows, which may make members of none
 		names = nil
 		for i := range m.Object.Fields {
 			names = append(names, m.Object.Fields[i].Stored)

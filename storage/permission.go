@@ -426,6 +426,9 @@ func (g *guard) show(ctx context.Context, w *view, v *driver.Version) (*driver.V
 	if v.Op == driver.OpErase { // what was seen before is erased as well
 		return nil, nil
 	}
+	if v.Op == driver.OpPruned { // nobody knows whether it was seen
+		return nil, nil
+	}
 	gone := unseen(v)
 	if seen, err = g.sees(ctx, w, gone); !seen && err == nil {
 		return nil, nil

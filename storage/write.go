@@ -383,7 +383,7 @@ func (m *mutation) named(err error) error {
 	if !ok {
 		message = ": " + message
 	}
-	return &fault.Error{Code: e.Code, Message: m.path + message, Cause: e.Cause}
+	return &fault.Error{Code: e.Code, Message: m.path + message, Cause: e.Cause, Earliest: e.Earliest}
 }
 
 // prepare finds out what a mutation comes to. Where the engine remembers the expected
