@@ -569,7 +569,7 @@ func bounded(f *record.Field, target driver.Field, cond driver.Filter) driver.Fi
 // it too, if the field's default does.
 func OrDefault(f *record.Field, target driver.Field, cond driver.Filter) driver.Filter {
 	known := bounded(f, target, cond)
-	if !meets(SortValue(f.DriverKind(), f, f.Default), cond) {
+	if !new(evaluation).meets(SortValue(f.DriverKind(), f, f.Default), cond) {
 		return known
 	}
 	return driver.Or{known, driver.Not{Filter: readable(f, target)}}

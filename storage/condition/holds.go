@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
@@ -23,21 +24,38 @@ func Holds(f driver.Filter, v *driver.Version, data []byte) bool {
 
 // HoldsUntil is Holds, but may return anything once over does.
 func HoldsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byte) bool {
-	if over() {
+	return (&evaluation{over: over, version: v}).holds(f, data)
+}
+
+// evaluation is of the conditions on one version. What is long is decoded once, not for each of them.
+type evaluation struct {
+	over    func() bool
+	version *driver.Version
+	decoded map[*byte]string // by where it is in the version's data
+	folded  map[*byte]string // by where the decoded one is
+}
+
+func (e *evaluation) holds(f driver.Filter, data []byte) bool {
+	if e.over() {
 		return false
 	}
-	fails := func(f driver.Filter) bool { return !HoldsUntil(over, f, v, data) }
+	holds := func(f driver.Filter) bool { return e.holds(f, data) }
+	fails := func(f driver.Filter) bool { return !holds(f) }
 	value := func(f driver.Field) driver.Value {
 		if f.Meta != driver.MetaNone {
-			return v.Meta(f.Meta)
+			return e.version.Meta(f.Meta)
 		}
-		return SortValue(f.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(data, f.Path))
+		raw := rawjson.Find(data, f.Path)
+		if f.Kind == driver.KindString && len(raw) > longText && raw[0] == '"' {
+			return e.text(raw)
+		}
+		return SortValue(f.Kind, &record.Field{Kind: record.KindDate}, raw)
 	}
 	switch f := f.(type) {
 	case driver.And:
 		return !slices.ContainsFunc(f, fails)
 	case driver.Or:
-		return slices.ContainsFunc(f, func(f driver.Filter) bool { return HoldsUntil(over, f, v, data) })
+		return slices.ContainsFunc(f, holds)
 	case driver.Not:
 		return fails(f.Filter)
 	case driver.Present:
@@ -47,25 +65,52 @@ func HoldsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byt
 		}
 		return f.Field.Kind == 0 && !rawjson.IsNull(raw) || value(f.Field) != nil
 	case driver.Compare:
-		return meets(value(f.Field), f)
+		return e.meets(value(f.Field), f)
 	case driver.In:
-		return meets(value(f.Field), f)
+		return e.meets(value(f.Field), f)
 	case driver.Text:
-		return meets(value(f.Field), f)
+		return e.meets(value(f.Field), f)
 	case driver.Any:
 		found := false
 		list := rawjson.Find(data, f.Field.Path)
 		rawjson.Elements(list, func(start, end int) bool {
-			found = f.Filter == nil || HoldsUntil(over, f.Filter, v, list[start:end])
-			return !found && !over()
+			found = f.Filter == nil || e.holds(f.Filter, list[start:end])
+			return !found && !e.over()
 		})
 		return found
 	}
 	return false
 }
 
+// longText is the length from which on a text is kept when it was decoded, or put into small letters.
+const longText = 1 << 10
+
+// text is a string of JSON, which is not copied where it stands for itself.
+func (e *evaluation) text(raw []byte) driver.Value {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return rawjson.View(raw[1 : len(raw)-1])
+	}
+	return once(&e.decoded, &raw[0], func() string {
+		s, _ := rawjson.Unquote(raw)
+		return s
+	})
+}
+
+// once returns what is kept in a map, and else makes it.
+func once(kept *map[*byte]string, at *byte, read func() string) string {
+	s, ok := (*kept)[at]
+	if !ok {
+		if *kept == nil {
+			*kept = map[*byte]string{}
+		}
+		s = read()
+		(*kept)[at] = s
+	}
+	return s
+}
+
 // meets reports whether a value meets a Compare, an In or a Text; nil does not.
-func meets(value driver.Value, cond driver.Filter) bool {
+func (e *evaluation) meets(value driver.Value, cond driver.Filter) bool {
 	if value == nil {
 		return false
 	}
@@ -78,7 +123,12 @@ func meets(value driver.Value, cond driver.Filter) bool {
 		s, _ := value.(string)
 		want := c.Value
 		if c.Fold {
-			s, want = strings.ToLower(s), strings.ToLower(want)
+			want = strings.ToLower(want)
+			if lower := func() string { return strings.ToLower(s) }; len(s) > longText {
+				s = once(&e.folded, unsafe.StringData(s), lower)
+			} else {
+				s = lower()
+			}
 		}
 		return check.Matches(unsafe.Slice(unsafe.StringData(s), len(s)), []byte(want), c.Op) // without a copy of what may be long
 	}

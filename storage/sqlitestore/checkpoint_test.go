@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -127,5 +128,58 @@ func TestLogUnderManyEntries(t *testing.T) {
 	}
 	if size > 2*logBytes {
 		t.Errorf("the log took %d MB", size>>20)
+	}
+}
+
+// Nor does it grow with long documents, each of which is a few rows.
+func TestLogUnderLongDocuments(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.db")
+	s := openThings(t, path, driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
+	size := int64(0)
+	for i := range 150 {
+		writeLong(t, s, i)
+		size = max(size, logSize(t, s))
+	}
+	if size > 2*logBytes {
+		t.Errorf("the log took %d MB", size>>20)
+	}
+}
+
+// writeLong updates a document of 900 KB.
+func writeLong(t *testing.T, s *Store, version int) {
+	t.Helper()
+	w := driver.Write{
+		ID: fmt.Sprint("w", version), Collection: "things", Key: "a", Op: driver.OpUpdate, Expected: int64(version),
+		Data: fmt.Appendf(nil, `{"n":%d,"text":%q}`, version, strings.Repeat(fmt.Sprint(version%10), 900_000)),
+	}
+	if _, err := driver.CommitOne(t.Context(), s, &w); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a killed process left in the log is copied when the store is opened, and not after a thousand writes.
+func TestLogOfAKilledProcess(t *testing.T) {
+	path, copied := filepath.Join(t.TempDir(), "killed.db"), filepath.Join(t.TempDir(), "copy.db")
+	s := openThings(t, path, driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
+	s.opts.softLog = math.MaxInt64
+	for i := range 30 {
+		writeLong(t, s, i)
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+suffix, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openThings(t, copied, driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
+	for size := int64(0); size < 30*900_000; time.Sleep(time.Millisecond) {
+		info, err := os.Stat(copied)
+		if err != nil || t.Context().Err() != nil {
+			t.Fatalf("the file has %d bytes: %v", size, err)
+		}
+		size = info.Size()
 	}
 }

@@ -324,6 +324,7 @@ func (w *writer) writeVersion(st *state, v *driver.Version, number int64, seal [
 // writeRow writes a version to a row of documents or versions, given its first two columns, and
 // the number that a document's row must have. It reports whether a row was written.
 func (w *writer) writeRow(query string, st *state, v *driver.Version, seal []byte, id, second, before int64) (bool, error) {
+	w.written += int64(len(v.Data))
 	s, err := w.Prepare(query)
 	if err != nil {
 		return false, err

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -346,8 +347,9 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 // each checkpoint copies more of the log: not while another program reads the
 // file for a long time.
 const (
-	softLog = 4000
-	logWait = 50 * time.Millisecond
+	softLog  = 4000
+	pageSize = 4096 // SQLite's default
+	logWait  = 50 * time.Millisecond
 	// logBytes is the size to which the log's file is truncated when the log restarts.
 	logBytes = 64 << 20
 )
@@ -367,14 +369,17 @@ type checkpointer struct {
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
 	p := &checkpointer{store: s, conn: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	if info, err := os.Stat(s.path + "-wal"); err == nil { // of a process that was killed
+		p.wrote(info.Size() / pageSize)
+	}
 	go p.loop()
 	return p
 }
 
-// wrote adds rows that were changed to the estimate of the log's size. Each takes about one
-// page: some change those of indexes as well, and some lie together.
-func (p *checkpointer) wrote(rows int64) {
-	if p.pages.Add(rows) < p.store.opts.softLog {
+// wrote adds pages to the estimate of the log's size. Each row that is changed takes about one, beside
+// those of a long document: some change those of indexes as well, and some lie together.
+func (p *checkpointer) wrote(pages int64) {
+	if p.pages.Add(pages) < p.store.opts.softLog {
 		return
 	}
 	select {

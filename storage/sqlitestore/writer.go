@@ -26,6 +26,7 @@ type writer struct {
 	added   []loadedVersion // by Load, see flushAdded
 	values  valueBuffer
 	changes int64 // rows that were changed up to the last commit
+	written int64 // bytes of documents that were written since
 	first   int   // the index that is flushed first
 	copies  int64 // how much the transaction may still copy of entries that continue, by sizeOf
 	// For Stats.
@@ -226,8 +227,8 @@ func (w *writer) countChanges() {
 	if err != nil { // it reads nothing of the file
 		w.store.log.Error("counting changes", "error", err)
 	}
-	w.store.checkpoints.wrote(all - w.changes)
-	w.changes = all
+	w.store.checkpoints.wrote(all - w.changes + w.written/pageSize)
+	w.changes, w.written = all, 0
 }
 
 func (w *writer) commitNow() error {
