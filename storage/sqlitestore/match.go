@@ -137,6 +137,14 @@ func (o operand) value(s *scope) []byte {
 	if s.looks.err != nil {
 		return nil
 	}
+	if o.meta == driver.MetaNone && o.kind == driver.KindString && bytes.IndexByte(o.raw(s), '\\') >= 0 {
+		text, ok := o.text(s, false) // which is decoded once for all conditions
+		if !ok {
+			return nil
+		}
+		s.buf = append(append(s.buf[:0], tagValue), text...)
+		return s.buf
+	}
 	s.buf = o.append(s.buf[:0], s)
 	if s.looks.ended(len(s.buf)) || s.buf[0] == tagNull {
 		return nil
