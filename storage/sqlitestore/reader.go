@@ -369,7 +369,7 @@ type checkpointer struct {
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
 	p := &checkpointer{store: s, conn: c, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	if info, err := os.Stat(s.path + "-wal"); err == nil { // of a process that was killed
+	if info, err := os.Stat(s.path + "-wal"); err == nil && !s.opts.Inspect { // of a process that was killed
 		p.wrote(info.Size() / pageSize)
 	}
 	go p.loop()
