@@ -164,9 +164,7 @@ func newBlame(t *record.Type, state []byte, names []string, part func(leaf bool)
 
 // version explains what the entry's version set, and reports whether it did. Entries come newest first.
 func (b *blame) version(e entry) (explains bool) {
-	head := *e.version // what is explained does not keep the document, which may be large
-	head.Data, head.Notes = nil, nil
-	v := &head
+	var v *driver.Version
 	now, nowAt := e.version.Data, b.nowAt
 	if !bytes.Equal(b.now, now) || nowAt == nil {
 		nowAt = record.Index(b.t.Object, now)
@@ -184,6 +182,11 @@ func (b *blame) version(e entry) (explains bool) {
 		was, is = f.f.Visible(was), f.f.Visible(is)
 		if was != nil && normal.Equal(was, is) {
 			continue
+		}
+		if v == nil { // what is explained does not keep the document, which may be large
+			head := *e.version
+			head.Data, head.Notes = nil, nil
+			v = &head
 		}
 		if f.entry.v == nil {
 			f.entry.v, explains = v, true

@@ -31,8 +31,7 @@ func HoldsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byt
 type evaluation struct {
 	over    func() bool
 	version *driver.Version
-	decoded map[*byte]string // by where it is in the version's data
-	folded  map[*byte]string // by where the decoded one is
+	texts   map[*byte]string // by where they begin: decoded, with their quote; in small letters, without
 }
 
 func (e *evaluation) holds(f driver.Filter, data []byte) bool {
@@ -90,21 +89,21 @@ func (e *evaluation) text(raw []byte) driver.Value {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return rawjson.View(raw[1 : len(raw)-1])
 	}
-	return once(&e.decoded, &raw[0], func() string {
+	return e.once(&raw[0], func() string {
 		s, _ := rawjson.Unquote(raw)
 		return s
 	})
 }
 
-// once returns what is kept in a map, and else makes it.
-func once(kept *map[*byte]string, at *byte, read func() string) string {
-	s, ok := (*kept)[at]
+// once returns what is kept of a text, and else makes it.
+func (e *evaluation) once(at *byte, read func() string) string {
+	s, ok := e.texts[at]
 	if !ok {
-		if *kept == nil {
-			*kept = map[*byte]string{}
+		if e.texts == nil {
+			e.texts = map[*byte]string{}
 		}
 		s = read()
-		(*kept)[at] = s
+		e.texts[at] = s
 	}
 	return s
 }
@@ -125,7 +124,7 @@ func (e *evaluation) meets(value driver.Value, cond driver.Filter) bool {
 		if c.Fold {
 			want = strings.ToLower(want)
 			if lower := func() string { return strings.ToLower(s) }; len(s) > longText {
-				s = once(&e.folded, unsafe.StringData(s), lower)
+				s = e.once(unsafe.StringData(s), lower)
 			} else {
 				s = lower()
 			}
