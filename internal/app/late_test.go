@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -121,6 +122,42 @@ func TestDatabaseIsSilent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// unlogged is an engine that does not answer reads of logs while its callers wait.
+type unlogged struct{ driver.Engine }
+
+func (unlogged) Log(ctx context.Context, _ *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
+		<-ctx.Done()
+		yield(nil, driver.Errorf(driver.CodeUnavailable, "reading: %w", ctx.Err()))
+	}
+}
+
+// A commit whose time is over behind what it wrote tells of each change what can be told without the
+// store, or has no data: an empty list would say that there were no changes.
+func TestCommitIsToldWhoseTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+		handler, err := m.Handler(unlogged{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}, "--max-time=30ms")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct{ selected, want string }{
+			{`results{document{... on Tag{changelog{totalCount}}}}`, `"data":null`},
+			{`... on CommitSuccess{changeGroup{versions{totalCount}}} results{version}`, `"data":null`},
+		} {
+			key := strconv.Itoa(i)
+			query := `mutation{commit(input:{changes:[{createTag:{key:"a` + key + `",data:{name:"A",description:""}}},{createTag:{key:"b` + key + `",data:{name:"B",description:""}}},{createTag:{key:"c` + key + `",data:{name:"C",description:""}}}]}){... on CommitSuccess{` + c.selected + `}}}`
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/graphql", strings.NewReader(`{"query":`+strconv.Quote(query)+`}`))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if got := w.Body.String(); !strings.Contains(got, c.want) || !strings.Contains(got, `"code":"UNAVAILABLE"`) {
+				t.Errorf("%s: want %s in: %s", c.selected, c.want, got)
+			}
+		}
+	})
 }
 
 // timeless is an engine that cannot tell the time.
