@@ -286,11 +286,15 @@ type Version struct {
 // Current reports whether this version was the document's last when it was read.
 func (v *Version) Current() bool { return v.SupersededAt == Forever }
 
-// Size is how many bytes of it may be many: its data, its message and, where many fields
-// changed, their names.
+// Size is how many bytes of it may be many: its data, its message and the names of the fields
+// that changed, of which those that no schema declares may be long.
 func (v *Version) Size() int {
-	const name = 32 // about what a string takes beside others
-	return len(v.Data) + len(v.Message) + name*len(v.Changed)
+	const each = 32 // about what a string takes beside its bytes
+	size := len(v.Data) + len(v.Message) + each*len(v.Changed)
+	for _, name := range v.Changed {
+		size += len(name)
+	}
+	return size
 }
 
 // Position is the version's place in the commit order.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/asof/asof/storage/driver"
@@ -124,8 +125,14 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
+// mostShown is how many bytes of a path are shown: nothing bounds names that are not declared.
+const mostShown = 200
+
 // shownPath is a path with quotes where a terminal would not show it as it is.
 func shownPath(path string) string {
+	if len(path) > mostShown {
+		path = strings.ToValidUTF8(path[:mostShown], "") + "…"
+	}
 	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
 		return quoted
 	}
