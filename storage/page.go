@@ -159,7 +159,7 @@ func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page
 		if args.AsOf != nil {
 			return nil, fault.Errorf(fault.CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
 		}
-		name, list = name+"@"+*args.Tag, &tagged{s, t, *args.Tag}
+		name, list = name+"@"+*args.Tag, &tagged{store: s, t: t, name: *args.Tag}
 	}
 	first := firstCopied(t, q.Order)
 	if first != nil && args.Tag != nil {

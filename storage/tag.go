@@ -324,6 +324,7 @@ type tagged struct {
 	store *Store
 	t     *record.Type
 	name  string
+	total *int64 // of what was queried, which a page counts next; nil: nothing was
 }
 
 // How many tags a document may have, and how many documents a list by a tag: all are in memory at
@@ -370,8 +371,11 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	}
 }
 
-// Count is driver.Engine's.
+// Count is driver.Engine's, of what was queried before, if anything was.
 func (l *tagged) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	if l.total != nil {
+		return *l.total, nil
+	}
 	found, err := l.matching(ctx, q)
 	return int64(len(found)), err
 }
@@ -382,6 +386,8 @@ func (l *tagged) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 	if err != nil {
 		return nil, err
 	}
+	total := int64(len(found))
+	l.total = &total
 	return pageOf(l.t, found, q), nil
 }
 

@@ -72,6 +72,26 @@ func TestNothingIsReadBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// A list by a tag is read once for a page and its total.
+func TestListsByTagAreReadOnce(t *testing.T) {
+	p := serve(t, "--demo")
+	var keys []string
+	for _, found := range regexp.MustCompile(`"key":"([^"]+)"`).FindAllStringSubmatch(p.query(t, `{tags(first: 9) {nodes {key}}}`).body, -1) {
+		keys = append(keys, found[1])
+		p.write(t, fmt.Sprintf(`tagTagVersion(input: {key: %q, version: 1, name: "t"}) {__typename}`, found[1]))
+	}
+	for _, total := range []string{"", "totalCount"} {
+		if got := p.query(t, `{tags(tag: "t", first: 2) {nodes {key} `+total+`}}`).body; strings.Contains(got, fmt.Sprint(`"totalCount":`, len(keys))) != (total != "") {
+			t.Error(got)
+		}
+	}
+	p.stop()
+	read := regexp.MustCompile(`documentsRead=(\d+)`).FindAllStringSubmatch(p.stderr.String(), -1)
+	if n := len(read); n < 2 || read[n-1][1] != read[n-2][1] {
+		t.Errorf("a page and its total read %v documents", read)
+	}
+}
+
 // The messages of versions count, too.
 func TestMessagesAreCounted(t *testing.T) {
 	p := serve(t, "--demo", "--max-read=20KB")
