@@ -327,11 +327,9 @@ type tagged struct {
 	total *int64 // of what was queried, which a page counts next; nil: nothing was
 }
 
-// How many tags a document may have, and how many documents a list by a tag: all are in memory at
-// once, some 2 KB each. So many tags are read at a time.
+// How many tags a document may have, and how many are read at a time.
 const (
 	mostTags       = 10_000
-	mostTagged     = 20_000
 	taggedTogether = 5_000
 )
 
@@ -360,9 +358,6 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 			case q.Filter == nil || condition.HoldsUntil(over, q.Filter, v, v.Data):
 				found = append(found, v)
 			}
-		}
-		if len(found) > mostTagged {
-			return nil, fault.Errorf(fault.CodeQueryTooComplex, "the list has more than %d %s with the tag %s, the limit of this server: ask for fewer (where), use several tags, or read by key and tag", mostTagged, l.t.Plural, fault.QuoteShort(l.name))
 		}
 		if len(page) < taggedTogether {
 			return found, ended(ctx)

@@ -461,39 +461,6 @@ func TestListsByTagEndWithTheirContext(t *testing.T) {
 	wantError(t, err, fault.CodeUnavailable, "")
 }
 
-// A list by a tag has a bound, of documents that its reader may see.
-func TestListsByTagAreBounded(t *testing.T) {
-	types := fixtureTypes()
-	types[0].Auth = record.Auth{Rows: `description = $sub`}
-	e := newEnvOf(t, types, nil)
-	at := e.clock.advance(time.Second)
-	const most = 20_000
-	versions := make([]driver.Version, 0, 2*most+4)
-	for i := range most + 2 {
-		who := "bob"
-		if i == 0 {
-			who = "ada"
-		}
-		versions = append(versions,
-			driver.Version{Collection: "software", Key: fmt.Sprint(i), RecordedAt: at, Data: fmt.Appendf(nil, `{"name":"%d","description":%q,"tags":[]}`, i, who)},
-			driver.Version{Collection: "software.tags", Key: fmt.Sprint(i), RecordedAt: at, Data: fmt.Appendf(nil, `{"documentKey":"%d","name":"x","number":1}`, i)})
-	}
-	must(e.store.Load(t.Context(), versions))(t)
-	for _, c := range []struct {
-		who   string
-		where object
-		total int // 0: there are too many
-	}{{"ada", nil, 1}, {"bob", nil, 0}, {"bob", object{"name": object{"ne": "1"}}, most}} {
-		ctx := storage.WithActor(e.begin(), storage.Actor{ID: c.who})
-		conn, err := e.projects.Page(ctx, c.where, nil, ptr(1), nil, nil, nil, nil, ptr("x"))
-		if c.total == 0 {
-			wantError(t, err, fault.CodeQueryTooComplex, "more than 20000 projects with the tag")
-		} else if n := must(must(conn, err)(t).TotalCount(ctx))(t); n != c.total {
-			t.Errorf("%v: %d, want %d", c, n, c.total)
-		}
-	}
-}
-
 // An import may add more tags of a document than can be set: they are not all read, and
 // can be removed.
 func TestMoreTagsThanCanBeSet(t *testing.T) {
