@@ -206,12 +206,10 @@ var errBulk = errors.New("the indexes of a large load are yet to be made")
 const bulkVersions = 4096
 
 // bulkCache is the writer's page cache during a large load, in KiB: the pages that
-// one call of Load writes stay in memory until it is committed.
+// one call of Load writes stay in memory until it is committed. While the indexes are created
+// SQLite sorts as much in memory as the cache may hold, which takes three times as much while
+// it grows, and the rest in files.
 const bulkCache = 16 << 10
-
-// sortCache is the page cache while the indexes are created, in KiB. SQLite sorts
-// as much in memory as the cache may hold, and the rest in files.
-const sortCache = 64 << 10
 
 // bulk is set before the indexes are dropped, and cleared when they exist again.
 type bulk struct{ atomic.Bool }
@@ -299,7 +297,7 @@ func (w *writer) makeIndexes(queries ...string) error {
 
 // sortIndexes creates each in its own transaction, and sorts in temporary files or in memory.
 func (w *writer) sortIndexes(temporary string, queries []string) error {
-	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -sortCache)} {
+	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -bulkCache)} {
 		if err := w.exec(query); err != nil {
 			return err
 		}
