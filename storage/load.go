@@ -267,12 +267,29 @@ func (s *Store) Excess(v *driver.Version) string {
 			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
 		}
 	}
+	members, longest := 0, 0
+	rawjson.Members(v.Data, func(name []byte, _, _ int) bool {
+		members, longest = members+1, max(longest, len(name))
+		return true
+	})
+	for _, name := range v.Changed {
+		longest = max(longest, len(name))
+	}
+	switch {
+	case longest > maxName:
+		return fmt.Sprintf("the name of a member has %d bytes; at most %d are allowed", longest, maxName)
+	case members > maxMembers || len(v.Changed) > 2*maxMembers: // those before and after it
+		return fmt.Sprintf("there are %d members; at most %d are allowed, not counting those of objects in them", max(members, len(v.Changed)), maxMembers)
+	}
 	return s.tooLarge(s.byCollection[v.Collection], v.Key, v.Data)
 }
 
-// The longest texts of a version, in bytes.
+// The longest texts of a version, in bytes, and how many members a document has at most: the names
+// of those that changed are read with each version.
 const (
 	MaxAuthor  = 200
 	MaxMessage = 16 << 10
 	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
+	maxName    = 512
+	maxMembers = 1_000
 )

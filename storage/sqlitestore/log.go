@@ -351,14 +351,13 @@ func (st *stream) read(c *conn) error {
 		default:
 			before.SupersededAt = last.RecordedAt
 		}
-		if !st.wanted(last) {
-			continue
+		if st.wanted(last) {
+			if !noData(st.q) {
+				last.Data = c.members(s, colData, st.q.Fields)
+			}
+			st.rows = append(st.rows, last)
 		}
-		if !noData(st.q) {
-			last.Data = c.members(s, colData, st.q.Fields)
-		}
-		size += last.Size()
-		st.rows = append(st.rows, last)
+		size += last.Size() // whether it is wanted or not, it was read
 	}
 	if err := finish(s, err); err != nil {
 		return err
