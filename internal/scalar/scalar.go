@@ -16,6 +16,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -33,8 +34,35 @@ func MarshalString(s string) graphql.Marshaler { return stringMarshaler(s) }
 
 type stringMarshaler string
 
+// textPart is how many bytes of a text are written at a time: one with escapes may be six times as
+// long as JSON.
+const textPart = 4 << 10
+
 func (s stringMarshaler) MarshalGQL(w io.Writer) {
-	_, _ = w.Write(rawjson.AppendString(make([]byte, 0, len(s)+len(`""`)), string(s))) // the writer is a buffer
+	buf := make([]byte, 0, min(len(s), textPart)+len(`""`))
+	for begin := 0; ; begin = 1 { // between parts are no quotes
+		part := s[:partOf(string(s))]
+		s = s[len(part):]
+		buf = rawjson.AppendString(buf[:0], string(part))
+		if s == "" {
+			_, _ = w.Write(buf[begin:]) // the writer is a buffer
+			return
+		}
+		_, _ = w.Write(buf[begin : len(buf)-1])
+	}
+}
+
+// partOf returns the length of the first part of a text, of whole characters.
+func partOf(s string) int {
+	if len(s) <= textPart {
+		return len(s)
+	}
+	for before := range utf8.UTFMax {
+		if utf8.RuneStart(s[textPart-before]) {
+			return textPart - before
+		}
+	}
+	return textPart // it is none's
 }
 
 // UnmarshalString reads a string, and nothing else.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 func written(m graphql.Marshaler) string {
@@ -189,4 +190,19 @@ func FuzzDateTime(f *testing.F) {
 			t.Errorf("%q is read as %d, written as %q, read as %d, %v", s, i, back, again, err)
 		}
 	})
+}
+
+// A long text is written in parts, and is the same.
+func TestLongTexts(t *testing.T) {
+	for _, unit := range []string{"a", "\"", "\x01", "é", "€", "😀", "a😀", "\xff", "\x80", "\xf0\x80", "aé€😀\\"} {
+		for n := 4090; n < 4105; n++ {
+			for _, text := range []string{strings.Repeat("a", n) + strings.Repeat(unit, 5_000), strings.Repeat(unit, n)} {
+				var got strings.Builder
+				scalar.MarshalString(text).MarshalGQL(&got)
+				if want := string(rawjson.AppendString(nil, text)); got.String() != want {
+					t.Fatalf("%d of %q: %d bytes, want %d", n, unit, got.Len(), len(want))
+				}
+			}
+		}
+	}
 }
