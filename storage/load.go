@@ -272,12 +272,14 @@ func (s *Store) Excess(v *driver.Version) string {
 		members, longest = members+1, max(longest, len(name))
 		return true
 	})
+	var quoted []byte
 	for _, name := range v.Changed {
-		longest = max(longest, len(name))
+		quoted = rawjson.AppendString(quoted[:0], name)
+		longest = max(longest, len(quoted)-len(`""`))
 	}
 	switch {
 	case longest > maxName:
-		return fmt.Sprintf("the name of a member has %d bytes; at most %d are allowed", longest, maxName)
+		return fmt.Sprintf("the name of a member has %d bytes as JSON; at most %d are allowed", longest, maxName)
 	case members > maxMembers || len(v.Changed) > 2*maxMembers: // those before and after it
 		return fmt.Sprintf("there are %d members; at most %d are allowed, not counting those of objects in them", max(members, len(v.Changed)), maxMembers)
 	}
@@ -290,6 +292,6 @@ const (
 	MaxAuthor  = 200
 	MaxMessage = 16 << 10
 	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
-	maxName    = 512
+	maxName    = 200     // as JSON
 	maxMembers = 1_000
 )

@@ -289,10 +289,10 @@ func (v *Version) Current() bool { return v.SupersededAt == Forever }
 // Size is how many bytes of it may be many: its data, its message and the names of the fields
 // that changed, of which those that no schema declares may be long.
 func (v *Version) Size() int {
-	const each = 32 // about what a string takes beside its bytes
-	size := len(v.Data) + len(v.Message) + each*len(v.Changed)
+	const least, beside = 32, 16 // about what a short string takes, and any beside its bytes
+	size := len(v.Data) + len(v.Message)
 	for _, name := range v.Changed {
-		size += len(name)
+		size += max(least, beside+len(name))
 	}
 	return size
 }

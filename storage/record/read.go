@@ -269,10 +269,33 @@ func Index(t *ObjectType, raw []byte) []Span {
 // Visible returns a field's stored value as users see it: nested objects in the
 // names of the GraphQL schema, without what it does not declare. Nil stays nil.
 func (f *Field) Visible(raw []byte) []byte {
-	if f.Kind != KindObject || len(raw) == 0 {
+	if len(raw) == 0 || f.isVisible(raw) {
 		return raw // what was erased stays told apart until it is shown
 	}
 	return f.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+// isVisible reports whether a value is as users see it, as most are: it may be long, and need not be copied.
+func (f *Field) isVisible(raw []byte) bool {
+	switch {
+	case f.Kind != KindObject, rawjson.Erased(raw):
+		return true
+	case !f.List || len(raw) == 0 || raw[0] != '[':
+		return f.Object.isVisible(raw)
+	}
+	return rawjson.Elements(raw, func(start, end int) bool { return f.Object.isVisible(raw[start:end]) })
+}
+
+func (o *ObjectType) isVisible(raw []byte) bool {
+	if len(raw) == 0 || raw[0] != '{' {
+		return true
+	}
+	next := 0
+	return rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i := o.place(name, next)
+		next = i + 1
+		return i >= 0 && string(name) == o.Fields[i].Name && o.Fields[i].isVisible(raw[start:end])
+	})
 }
 
 func (f *Field) appendVisible(dst, raw []byte) []byte {
@@ -301,7 +324,10 @@ func (o *ObjectType) Visible(raw []byte) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return raw
 	}
-	shown, _ := rawjson.HideErased(o.appendVisible(make([]byte, 0, len(raw)), raw))
+	if !o.isVisible(raw) {
+		raw = o.appendVisible(make([]byte, 0, len(raw)), raw)
+	}
+	shown, _ := rawjson.HideErased(raw)
 	return shown
 }
 

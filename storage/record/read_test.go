@@ -51,3 +51,26 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+// What hides nothing is shown without a copy.
+func TestVisibleValuesAreNotCopied(t *testing.T) {
+	link := &ObjectType{Name: "Link", Fields: []Field{{Name: "title", Kind: KindString}, {Name: "of", Stored: "about", Kind: KindString}}}
+	doc := &Type{Name: "Tag", Collection: "tags", Fields: []Field{{Name: "links", Kind: KindObject, Object: link, List: true}}}
+	Prepare([]*Type{doc})
+	for _, c := range []struct {
+		stored, shown string
+		copied        bool
+	}{
+		{`[{"title":"a"},{"title":"b"}]`, `[{"title":"a"},{"title":"b"}]`, false},
+		{`[{"title":"a"},null,7]`, `[{"title":"a"},null,7]`, false},
+		{`[{"title":"a"},{"title":"b","more":1}]`, `[{"title":"a"},{"title":"b"}]`, true},
+		{`[{"about":"a"}]`, `[{"of":"a"}]`, true},
+		{`[{"of":"a"}]`, `[{}]`, true},
+	} {
+		stored := []byte(c.stored)
+		shown := doc.Object.Fields[0].Visible(stored)
+		if copied := &shown[0] != &stored[0]; string(shown) != c.shown || copied != c.copied {
+			t.Errorf("%s: %s, copied: %t", c.stored, shown, copied)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -331,8 +330,12 @@ func encodeNames(names []string) string {
 
 func decodeNames(b []byte) ([]string, error) {
 	var names []string
-	if err := json.Unmarshal(b, &names); err != nil {
-		return nil, internalf("stored list of changed names %q: %w", b, err)
+	if !rawjson.Elements(b, func(start, end int) bool {
+		name, ok := rawjson.Unquote(b[start:end])
+		names = append(names, name)
+		return ok
+	}) {
+		return nil, internalf("stored list of changed names %.100q", b)
 	}
 	return names, nil
 }

@@ -414,18 +414,19 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		return "{" + strings.Join(names, ",") + "}"
 	}
 	for name, c := range map[string]struct{ line, want string }{
-		"a list":       {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 30_000)+`]}`), "the lists would have 30001 elements together; at most 30000"},
-		"JSON":         {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 30_000)+`]}}`), "the lists would have 30001 elements together; at most 30000"},
-		"a document":   {line("ann", "", "", `{"name":"`+long(8<<20)+`"}`), "the document would have 8388619 bytes; at most 8388608"},
-		"an author":    {line(long(201), "", "", `{}`), "the author has 201 bytes; at most 200"},
-		"a message":    {line("ann", long(16<<10+1), "", `{}`), "the message has 16385 bytes; at most 16384"},
-		"a group":      {line("ann", "", long(1025), `{}`), "the change group has 1025 bytes; at most 1024"},
-		"a name":       {line("ann", "", "", `{"`+long(513)+`":1}`), "the name of a member has 513 bytes; at most 512"},
-		"members":      {line("ann", "", "", members(1_001)), "there are 1001 members; at most 1000"},
-		"changed":      {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+long(513)+`"],"data"`, 1), "the name of a member has 513 bytes; at most 512"},
-		"many changed": {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":[""`+strings.Repeat(`,""`, 2_000)+`],"data"`, 1), "there are 2001 members; at most 1000"},
-		"no more":      {line("ann", "", "", members(1_000)), ""},
-		"nothing":      {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 29_999)+`]}`), ""},
+		"a list":             {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 30_000)+`]}`), "the lists would have 30001 elements together; at most 30000"},
+		"JSON":               {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 30_000)+`]}}`), "the lists would have 30001 elements together; at most 30000"},
+		"a document":         {line("ann", "", "", `{"name":"`+long(8<<20)+`"}`), "the document would have 8388619 bytes; at most 8388608"},
+		"an author":          {line(long(201), "", "", `{}`), "the author has 201 bytes; at most 200"},
+		"a message":          {line("ann", long(16<<10+1), "", `{}`), "the message has 16385 bytes; at most 16384"},
+		"a group":            {line("ann", "", long(1025), `{}`), "the change group has 1025 bytes; at most 1024"},
+		"a name":             {line("ann", "", "", `{"`+long(201)+`":1}`), "the name of a member has 201 bytes as JSON; at most 200"},
+		"members":            {line("ann", "", "", members(1_001)), "there are 1001 members; at most 1000"},
+		"changed":            {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+long(201)+`"],"data"`, 1), "the name of a member has 201 bytes as JSON; at most 200"},
+		"control characters": {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+strings.Repeat(`\u0001`, 34)+`"],"data"`, 1), "the name of a member has 204 bytes as JSON; at most 200"},
+		"many changed":       {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":[""`+strings.Repeat(`,""`, 2_000)+`],"data"`, 1), "there are 2001 members; at most 1000"},
+		"no more":            {line("ann", "", "", members(1_000)), ""},
+		"nothing":            {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 29_999)+`]}`), ""},
 	} {
 		store := newStore(t)
 		in := put("a", "2024-01-01T00:00:00Z", `{}`) + c.line
