@@ -136,7 +136,7 @@ func (p *Page) TotalCount(ctx context.Context) (int, error) { return p.count(ctx
 // AppendCursor appends the cursor of the document at a place of the page.
 func (p *Page) AppendCursor(dst []byte, place int) []byte { return p.cursor(dst, place) }
 
-func (p *Page) cursorOf(place int) string { return string(p.AppendCursor(nil, place)) }
+func (p *Page) cursorOf(place int) string { return rawjson.View(p.AppendCursor(nil, place)) } // which may be long
 
 // Page is Collection.Page without models.
 func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/asof/asof/storage/condition"
@@ -21,6 +22,26 @@ import (
 func tagKey(key, name string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + key))
 	return hex.EncodeToString(sum[:])
+}
+
+// TagProblem says why a version that was recorded elsewhere is none of a tag here, where it should be; ""
+// where it is one, or is of something else.
+func (s *Store) TagProblem(v *driver.Version) string {
+	t := s.byCollection[v.Collection]
+	if t == nil || !strings.HasSuffix(t.Collection, record.TagSuffix) || v.Deleted {
+		return ""
+	}
+	tag := VersionTag{s.newDocument(t, v, v.RecordedAt, v.RecordedAt, false)}
+	key, noKey := tag.Key()
+	name, noName := tag.Name()
+	number, noNumber := tag.Version()
+	switch {
+	case noKey != nil || noName != nil || noNumber != nil || !tagNames.MatchString(name) || number < 1:
+		return `"data" of a tag must have "documentKey", "name" and "number": the key of a document, the name of the tag (1 to 100 letters, digits, and . _ -), and the number of a version`
+	case v.Key != tagKey(key, name):
+		return `"id" of a tag must be the SHA-256 of its name, a zero byte and the key of its document, in hexadecimal: ` + tagKey(key, name)
+	}
+	return ""
 }
 
 var tagNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
@@ -136,9 +157,10 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 		return nil, err
 	}
 	for {
-		tags, err := s.tags(ctx, c.t, latest, tagIs(c.t, record.TagDocument, in.Key), tagIs(c.t, record.TagName, in.Name))
-		if err == nil {
-			tags, err = s.readableTags(ctx, c.t, tags)
+		v, err := s.getOne(ctx, c.t.Tags, driver.Ref{Key: tagKey(in.Key, in.Name), At: latest}, nil)
+		var tags []*VersionTag
+		if err == nil && live(v) {
+			tags, err = s.readableTags(ctx, c.t, []*VersionTag{s.tag(c.t, v)})
 		}
 		if err != nil {
 			return nil, Unwritten(err)

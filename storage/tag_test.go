@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -470,7 +471,7 @@ func TestMoreTagsThanCanBeSet(t *testing.T) {
 	var tags []driver.Version
 	for i := range most + 1 {
 		tags = append(tags, driver.Version{
-			Collection: "software.tags", Key: fmt.Sprintf("%064x", i), RecordedAt: e.clock.advance(time.Second), Author: "importer",
+			Collection: "software.tags", Key: fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "t%d\x00a", i))), RecordedAt: e.clock.advance(time.Second), Author: "importer",
 			Data: fmt.Appendf(nil, `{"documentKey":"a","name":"t%d","number":1}`, i),
 		})
 	}

@@ -262,6 +262,9 @@ func inspect(store *storage.Store, t *record.Type, v *driver.Version, lenient bo
 	if v.Deleted {
 		return nil, nil
 	}
+	if why := store.TagProblem(v); why != "" {
+		return nil, errors.New(why)
+	}
 	var unknown []string
 	var mismatches []*record.MismatchError
 	data, err := store.Today(v)

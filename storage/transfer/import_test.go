@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -439,6 +440,29 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		}
 		if _, err := transfer.Import(t.Context(), store, strings.NewReader(in), transfer.ImportOptions{Lenient: true}); err != nil || versions(t, store) != 2 {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A tag whose id is not made of its name and document would be listed, and not be found.
+func TestImportOfTags(t *testing.T) {
+	for name, c := range map[string]struct{ id, data, want string }{
+		"right":            {"", `{"documentKey":"a","name":"v1","number":1}`, ""},
+		"another id":       {"x", `{"documentKey":"a","name":"v1","number":1}`, `"id" of a tag must be the SHA-256`},
+		"without a number": {"x", `{"documentKey":"a","name":"v1"}`, `"data" of a tag must have`},
+		"an odd name":      {"x", `{"documentKey":"a","name":"v 1","number":1}`, `"data" of a tag must have`},
+		"nothing":          {"x", `{}`, `"data" of a tag must have`},
+	} {
+		if c.want == "" {
+			c.id = fmt.Sprintf("%x", sha256.Sum256([]byte("v1\x00a")))
+		}
+		in := put("a", "2024-01-01T00:00:00Z", `{}`) +
+			fmt.Sprintf(`{"collection":"things.tags","id":%q,"at":"2024-01-02T00:00:00Z","by":"ann","op":"put","data":%s}`+"\n", c.id, c.data)
+		for _, lenient := range []bool{false, true} {
+			_, err := transfer.Import(t.Context(), newStore(t), strings.NewReader(in), transfer.ImportOptions{Lenient: lenient})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"maps"
+	"runtime"
 	"sync"
 	"time"
 
@@ -309,6 +310,9 @@ func (s *subscription) read(out *batch, now func() time.Time) (wrong gqlerror.Li
 		began = now()
 		if text != nil {
 			out.answers, out.size = append(out.answers, *text), out.size+text.size()
+			if past && text.size() > largeAnswer {
+				runtime.GC() // else the next ones are made before what this one took is found to be free
+			}
 		}
 		wrong = failed
 		return wrong == nil && s.ctx.Err() == nil
