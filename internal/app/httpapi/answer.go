@@ -512,15 +512,19 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 // its changes, an operation has at most MostErrors, and none once its answer is refused.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		op := operationOf(ctx)
+		op, field := operationOf(ctx), graphql.GetFieldContext(ctx)
 		if op != nil && (op.long.Load() || op.keepsTooMuch()) {
 			return nil
+		}
+		ended := op != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+		if ended && field != nil && field.Index != nil {
+			op.listEnded.Store(true)
 		}
 		if op != nil && !ofChange(ctx) && op.failed.Add(1) > MostErrors {
 			if op.more.CompareAndSwap(false, true) {
 				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
 			}
-			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			if ended {
 				op.timedOut.Store(true)
 			}
 			return nil
@@ -532,7 +536,6 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 				op.failed.Add(int64(len(shown.Path.String()) / shortPath))
 			}
 		}
-		field := graphql.GetFieldContext(ctx)
 		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
 			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
 			// An argument's value, where gqlgen knows the path only.

@@ -40,6 +40,7 @@ type operation struct {
 	failed    atomic.Int64 // errors, also those that its answer does not list; more for those that are long
 	more      atomic.Bool  // its answer does not list them all
 	timedOut  atomic.Bool  // one of the errors that are not listed is that its context has ended
+	listEnded atomic.Bool  // its context ended before all elements of a list: gqlgen has made an empty one of it
 	errors    gqlerror.List
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -412,19 +411,10 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 	case !contextEnded(ctx, op, response.Errors):
 	case oc.Operation.Operation != ast.Mutation:
 		response.Data, response.Errors = nil, gqlerror.List{timeoutError(ctx, response.Errors)}
-	case op.timedOut.Load() || slices.ContainsFunc(response.Errors, ofElement):
-		response.Data = []byte("null") // of a list that the time ended, gqlgen makes an empty one
+	case op.listEnded.Load():
+		response.Data = []byte("null")
 	}
 	return response
-}
-
-// ofElement reports whether an error is of an element of a list, and not of a field.
-func ofElement(err *gqlerror.Error) bool {
-	if len(err.Path) == 0 {
-		return false
-	}
-	_, element := err.Path[len(err.Path)-1].(ast.PathIndex)
-	return element
 }
 
 // contextEnded reports whether one of the errors is that the operation's context has ended.
