@@ -267,27 +267,33 @@ func (s *Store) Excess(v *driver.Version) string {
 			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
 		}
 	}
+	t := s.byCollection[v.Collection]
+	declared := func(name string) bool { return t != nil && t.Object.StoredAs(name) >= 0 }
 	members, longest := 0, 0
 	rawjson.Members(v.Data, func(name []byte, _, _ int) bool {
-		members, longest = members+1, max(longest, len(name))
+		if !declared(rawjson.View(name)) {
+			members, longest = members+1, max(longest, len(name))
+		}
 		return true
 	})
-	var quoted []byte
+	changed, quoted := 0, []byte(nil)
 	for _, name := range v.Changed {
-		quoted = rawjson.AppendString(quoted[:0], name)
-		longest = max(longest, len(quoted)-len(`""`))
+		if !declared(name) {
+			quoted = rawjson.AppendString(quoted[:0], name)
+			changed, longest = changed+1, max(longest, len(quoted)-len(`""`))
+		}
 	}
 	switch {
 	case longest > maxName:
-		return fmt.Sprintf("the name of a member has %d bytes as JSON; at most %d are allowed", longest, maxName)
-	case members > maxMembers || len(v.Changed) > 2*maxMembers: // those before and after it
-		return fmt.Sprintf("there are %d members; at most %d are allowed, not counting those of objects in them", max(members, len(v.Changed)), maxMembers)
+		return fmt.Sprintf("the name of a member that is not declared has %d bytes as JSON; at most %d are allowed", longest, maxName)
+	case members > maxMembers || changed > 2*maxMembers: // those before and after it
+		return fmt.Sprintf("there are %d members that are not declared; at most %d are allowed, not counting those of objects in them", max(members, changed), maxMembers)
 	}
-	return s.tooLarge(s.byCollection[v.Collection], v.Key, v.Data)
+	return s.tooLarge(t, v.Key, v.Data)
 }
 
-// The longest texts of a version, in bytes, and how many members a document has at most: the names
-// of those that changed are read with each version.
+// The longest texts of a version, in bytes, and how many members a document may have that its type does
+// not declare: the names of those that changed are read with each version.
 const (
 	MaxAuthor  = 200
 	MaxMessage = 16 << 10

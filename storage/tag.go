@@ -39,7 +39,7 @@ func (s *Store) TagProblem(v *driver.Version) string {
 	case noKey != nil || noName != nil || noNumber != nil || !tagNames.MatchString(name) || number < 1:
 		return `"data" of a tag must have "documentKey", "name" and "number": the key of a document, the name of the tag (1 to 100 letters, digits, and . _ -), and the number of a version`
 	case v.Key != tagKey(key, name):
-		return `"id" of a tag must be the SHA-256 of its name, a zero byte and the key of its document, in hexadecimal: ` + tagKey(key, name)
+		return `"id" of a tag must be the SHA-256 of its name, a zero byte and the key of its document, in hexadecimal`
 	}
 	return ""
 }

@@ -328,7 +328,7 @@ func (o *ObjectType) Visible(raw []byte) []byte {
 		raw = o.appendVisible(make([]byte, 0, len(raw)), raw)
 	}
 	shown, _ := rawjson.HideErased(raw)
-	return shown
+	return slices.Clip(shown)
 }
 
 func (o *ObjectType) appendVisible(dst, raw []byte) []byte {

@@ -331,9 +331,9 @@ func (st *stream) read(c *conn) error {
 	s.BindInt64(6, int64(st.batch))
 	beside := st.doc != 0 && operations == 0 // the next version of a document is the next row
 	var first, before, last *driver.Version
-	id, n, size := int64(0), 0, 0
+	id, n, size, passed := int64(0), 0, 0, 0
 	row, err := s.Step()
-	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
+	for ; row && err == nil && size < st.bytes && passed < batchBytes; row, err = s.Step() {
 		before = last
 		if last, err = c.version(s, st.coll.name, false, nil); err != nil {
 			break
@@ -351,13 +351,15 @@ func (st *stream) read(c *conn) error {
 		default:
 			before.SupersededAt = last.RecordedAt
 		}
-		if st.wanted(last) {
-			if !noData(st.q) {
-				last.Data = c.members(s, colData, st.q.Fields)
-			}
-			st.rows = append(st.rows, last)
+		if !st.wanted(last) {
+			passed += last.Size()
+			continue
 		}
-		size += last.Size() // whether it is wanted or not, it was read
+		if !noData(st.q) {
+			last.Data = c.members(s, colData, st.q.Fields)
+		}
+		size += last.Size()
+		st.rows = append(st.rows, last)
 	}
 	if err := finish(s, err); err != nil {
 		return err

@@ -262,8 +262,11 @@ func inspect(store *storage.Store, t *record.Type, v *driver.Version, lenient bo
 	if v.Deleted {
 		return nil, nil
 	}
-	if why := store.TagProblem(v); why != "" {
-		return nil, errors.New(why)
+	switch why := store.TagProblem(v); {
+	case why != "" && lenient:
+		return []remark{{collection: t.Collection, problem: why, readable: true}}, nil
+	case why != "":
+		return nil, fmt.Errorf("%s; or use --lenient to keep it as it is", why)
 	}
 	var unknown []string
 	var mismatches []*record.MismatchError

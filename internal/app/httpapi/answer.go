@@ -521,11 +521,11 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 			op.listEnded.Store(true)
 		}
 		if op != nil && !ofChange(ctx) && op.failed.Add(1) > MostErrors {
-			if op.more.CompareAndSwap(false, true) {
-				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
-			}
 			if ended {
 				op.timedOut.Store(true)
+			}
+			if op.more.CompareAndSwap(false, true) {
+				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
 			}
 			return nil
 		}

@@ -407,11 +407,10 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 		boundAnswer(op, oc, response)
 		op.instant = e.Operations.Instant(ctx)
 	}
-	switch {
-	case !contextEnded(ctx, op, response.Errors):
-	case oc.Operation.Operation != ast.Mutation:
+	switch mutation := oc.Operation.Operation == ast.Mutation; {
+	case !mutation && contextEnded(ctx, op, response.Errors):
 		response.Data, response.Errors = nil, gqlerror.List{timeoutError(ctx, response.Errors)}
-	case op.listEnded.Load():
+	case mutation && op.listEnded.Load() && response.Data != nil:
 		response.Data = []byte("null")
 	}
 	return response
