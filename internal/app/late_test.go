@@ -134,8 +134,8 @@ func (unlogged) Log(ctx context.Context, _ *driver.LogQuery) iter.Seq2[*driver.V
 	}
 }
 
-// A commit whose time is over behind what it wrote tells of each change what can be told without the
-// store, or has no data: an empty list would say that there were no changes.
+// A commit whose time is over before all of its results are answered has no data: an empty list would say
+// that there were no changes.
 func TestCommitIsToldWhoseTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}

@@ -151,6 +151,7 @@ func TestImportErrors(t *testing.T) {
 	tests := []struct{ name, bad, want string }{
 		{"not JSON", "oops\n", "line 3: is not one JSON object, at byte 1"},
 		{"blank lines count", "\n\r\n \t\n[]\n", "line 6: is not one JSON object"},
+		{"a name twice", `{"collection":"things","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"put","data":{},"changed":["name","name"]}` + "\n", `line 3: "changed" must be a sorted list of names, each once`},
 		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, boxes.drafts, boxes.tags, things, things.drafts, things.tags; declare it there, or import with --skip-unknown`},
 		{"not later", put("a", second, `{"name":"other"}`), `line 3: `},
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},
@@ -407,13 +408,14 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 	line := func(by, message, source, data string) string {
 		return fmt.Sprintf(`{"collection":"things","id":"a","at":"2024-01-02T00:00:00Z","by":%q,"message":%q,"source":%q,"op":"put","data":%s}`+"\n", by, message, source, data)
 	}
-	members := func(n int) string {
+	digits := func(n int) []string { // in order
 		names := make([]string, n)
 		for i := range names {
-			names[i] = strconv.Quote(strconv.Itoa(i)) + ":{}"
+			names[i] = fmt.Sprintf("%05d", i)
 		}
-		return "{" + strings.Join(names, ",") + "}"
+		return names
 	}
+	members := func(n int) string { return `{"` + strings.Join(digits(n), `":{},"`) + `":{}}` }
 	for name, c := range map[string]struct{ line, want string }{
 		"a list":             {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 30_000)+`]}`), "the lists would have 30001 elements together; at most 30000"},
 		"JSON":               {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 30_000)+`]}}`), "the lists would have 30001 elements together; at most 30000"},
@@ -425,7 +427,7 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		"members":            {line("ann", "", "", members(1_001)), "there are 1001 members that are not declared; at most 1000"},
 		"changed":            {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+long(201)+`"],"data"`, 1), "the name of a member that is not declared has 201 bytes as JSON; at most 200"},
 		"control characters": {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+strings.Repeat(`\u0001`, 34)+`"],"data"`, 1), "the name of a member that is not declared has 204 bytes as JSON; at most 200"},
-		"many changed":       {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":[""`+strings.Repeat(`,""`, 2_000)+`],"data"`, 1), "there are 2001 members that are not declared; at most 1000"},
+		"many changed":       {strings.Replace(line("ann", "", "", `{}`), `"data"`, `"changed":["`+strings.Join(digits(2_001), `","`)+`"],"data"`, 1), "there are 2001 members that are not declared; at most 1000"},
 		"no more":            {line("ann", "", "", members(1_000)), ""},
 		"nothing":            {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 29_999)+`]}`), ""},
 	} {

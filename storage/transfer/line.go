@@ -74,7 +74,7 @@ func (p *lineParser) parse(line []byte) (v driver.Version, err error) {
 			v.Data = bytes.Clone(value)
 		case member == memberChanged:
 			if v.Changed = changedNames(value); v.Changed == nil {
-				err = errors.New(`"changed" must be a sorted list of names`)
+				err = errors.New(`"changed" must be a sorted list of names, each once`)
 			}
 		case value[0] != '"':
 			err = fmt.Errorf("%q must be a string, not %s", memberNames[member], excerpt(value))
@@ -93,9 +93,9 @@ func (p *lineParser) parse(line []byte) (v driver.Version, err error) {
 	return v, err
 }
 
-// changedNames reads a sorted list of names; nil for what is none.
+// changedNames reads a sorted list of names, each of which is there once; nil for what is none.
 func changedNames(list []byte) (names []string) {
-	if json.Unmarshal(list, &names) != nil || !slices.IsSorted(names) {
+	if json.Unmarshal(list, &names) != nil || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) < len(names) {
 		return nil
 	}
 	return names

@@ -125,7 +125,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// mostShown is how many bytes of a path are shown: nothing bounds names that are not declared.
+// mostShown is how many bytes of a path are shown: names within objects may be long.
 const mostShown = 200
 
 // shownPath is a path with quotes where a terminal would not show it as it is.
